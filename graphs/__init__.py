@@ -1,0 +1,1 @@
+"""From an exported graph to memory-intensive subgraphs in canonical form."""

@@ -1,0 +1,4 @@
+"""The command line."""
+
+def main() -> None:
+    raise SystemExit("not built yet")

@@ -1,0 +1,1 @@
+"""The search loop: cost model, isolated measurement, Optuna strategy and budget."""
