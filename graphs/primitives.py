@@ -1,6 +1,6 @@
 """The closed set of primitive operators, with what each means.
 
-Meaning, decided once (docs/semantics.md): floats follow IEEE 754, NaN propagates through min and max, integer
+Meaning, decided once (docs/semantics.md): floats follow IEEE 754, NaN propagates through minima and maxima, integer
 arithmetic wraps, integer `div` truncates toward zero, `mod` is floored (sign of the divisor), `fmod` truncated
 (sign of the dividend), `round` is half to even. Elementwise operators take operands of one shape and (but for
 `cast`, `where`, comparisons) one dtype: broadcasting is a `broadcast` node of its own.
@@ -37,8 +37,8 @@ PRIMITIVES: dict[str, Primitive] = {
     **_make("elementwise", 1, 20, "tan asin acos atan sinh cosh asinh acosh atanh"),
     # cast: target is the dtype of the output; float -> integer truncates, out of range is undefined
     **_make("elementwise", 1, 1, "cast"),
-    # binary
-    **_make("elementwise", 2, 1, "add sub mul min max and or xor bitand bitor bitxor"),
+    # binary; minimum and maximum are elementwise, min and max are reductions
+    **_make("elementwise", 2, 1, "add sub mul minimum maximum and or xor bitand bitor bitxor"),
     **_make("elementwise", 2, 4, "div"),
     **_make("elementwise", 2, 1, "shl shr eq ne lt le gt ge"),
     **_make("elementwise", 2, 8, "mod fmod"),
