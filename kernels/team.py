@@ -1,0 +1,145 @@
+"""The thread team that runs CPU kernels: the Python face of runtime/team.cpp.
+
+One team serves a whole run. Calls release the GIL; several Python threads may use one team, they take turns. After
+a fork the child's workers start again at its first launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RUNTIME = Path(__file__).parent / "runtime"
+
+SPIN_NS = 50_000
+"""How long a waiting thread spins before it sleeps; benchmarks/alternate.py shows what it costs a neighbour."""
+
+
+class Record(ctypes.Structure):
+    """One prepared call of a kernel (st_record in runtime/team.h)."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("buffers", ctypes.c_void_p),
+        ("args", ctypes.c_void_p),
+        ("block_bytes", ctypes.c_int64),
+        ("wide", ctypes.c_int64),
+    )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a team has executed so far."""
+
+    launches: int
+    barriers: int
+
+    def since(self, before: Counts) -> Counts:
+        return Counts(self.launches - before.launches, self.barriers - before.barriers)
+
+
+class Team:
+    """Worker threads that run kernels together; the calling thread is thread 0.
+
+    Threads start at the first launch that is wide. `spin_ns` bounds the spinning of every wait.
+    """
+
+    def __init__(self, library: ctypes.CDLL, threads: int, spin_ns: int = SPIN_NS) -> None:
+        if threads < 1:
+            raise ValueError(f"a team has at least one thread, not {threads}")
+        self.threads = threads
+        self._library = library
+        self.handle: int | None = library.st_create(threads, spin_ns)
+        if not self.handle:
+            raise MemoryError("no memory for a thread team")
+        self._run = library.st_run
+        self._finalizer = weakref.finalize(self, library.st_destroy, self.handle)
+        # At exit the process ends the threads; a kernel may still be running in a daemon thread.
+        self._finalizer.atexit = False
+
+    def run(self, records: ctypes.Array[Record], *, linger: bool = True) -> None:
+        """Runs the records in order. `linger` False: the processors are wanted for something else right after."""
+        error = self._run(self.handle, records, len(records), linger)
+        if error:
+            raise OSError(error, os.strerror(error))
+
+    def time(
+        self,
+        records: ctypes.Array[Record],
+        repeats: int,
+        *,
+        batch: int = 1,
+        evict: Eviction | None = None,
+        limit_ns: int = 2**62,
+    ) -> list[int]:
+        """Nanoseconds of each sample of `batch` runs of the records, timed in C.
+
+        With `evict` the caches hold none of the data before each sample. Sampling stops early once the samples add up to
+        more than `limit_ns`; at least one is taken.
+        """
+        samples = (ctypes.c_int64 * repeats)()
+        address, size = (evict.address, evict.bytes) if evict else (None, 0)
+        taken = self._library.st_time(
+            self.handle, records, len(records), repeats, batch, address, size, limit_ns, samples
+        )
+        if taken < 0:
+            raise OSError(-taken, os.strerror(-taken))
+        return samples[:taken]
+
+    def counts(self) -> Counts:
+        """Launches and barriers executed since the team was made, by all callers."""
+        found = (ctypes.c_int64 * 2)()
+        self._library.st_counts(self.handle, found)
+        return Counts(found[0], found[1])
+
+    def close(self) -> None:
+        """Ends the workers. Nobody may be running on the team, now or later."""
+        self._finalizer()
+        self.handle = None
+
+
+class Eviction:
+    """Memory larger than the last-level cache: writing all of it throws everything else out."""
+
+    def __init__(self, cache_bytes: int) -> None:
+        self.bytes = 2 * max(cache_bytes, 1 << 20)
+        self._memory = bytearray(self.bytes)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+
+
+def records(items: Sequence[Record]) -> ctypes.Array[Record]:
+    """The records as the contiguous array that a team takes."""
+    return (Record * len(items))(*items)
+
+
+def usable_processors() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+@functools.cache
+def load_runtime(path: Path) -> ctypes.CDLL:
+    """The runtime library at `path`, with the types of its functions declared."""
+    library = ctypes.CDLL(str(path))
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "st_create": (ctypes.c_void_p, [ctypes.c_int32, ctypes.c_int64]),
+        "st_destroy": (None, [ctypes.c_void_p]),
+        "st_run": (ctypes.c_int32, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32]),
+        "st_time": (
+            ctypes.c_int64,
+            [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p, *[ctypes.c_int64] * 2]
+            + [ctypes.c_void_p],
+        ),
+        "st_counts": (None, [ctypes.c_void_p, ctypes.c_void_p]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
