@@ -1,7 +1,7 @@
 """What the machine we run on is, as a Target.
 
-Everything comes from files and calls that cost microseconds, never from a compiler, so that a plan can be looked
-up without one. Facts that a container hides get safe values: small caches and the vector width every CPU of the kind has.
+Everything comes from files and calls that cost microseconds, never from a compiler, so that a plan can be looked up
+without one. Facts that a container hides get safe values: small caches, and vectors that every CPU of the kind has.
 """
 
 from __future__ import annotations
@@ -80,10 +80,8 @@ def vector_bytes(features: frozenset[str]) -> int:
 
 def usable_processors(root: Path = Path("/")) -> int:
     """Physical cores that this process may run on, within its affinity mask and its control group's quota."""
-    if hasattr(os, "sched_getaffinity"):
-        allowed = sorted(os.sched_getaffinity(0))
-    else:  # macOS and Windows have no mask
-        allowed = list(range(os.cpu_count() or 1))
+    # macOS and Windows have no mask
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     system = root / _SYSTEM.relative_to("/")
     cores = {_read(system / f"cpu{cpu}/topology/thread_siblings_list").strip() or str(cpu) for cpu in allowed}
     return max(1, min(len(cores), _quota(root)))
