@@ -1,4 +1,7 @@
-"""The command line."""
+#!/usr/bin/env python3
+"""The command line as a script: `python tune.py GRAPH`. An installed copy has the same as `stitchtune`."""
 
-def main() -> None:
-    raise SystemExit("not built yet")
+from stitchtune.cli import main
+
+if __name__ == "__main__":
+    main()

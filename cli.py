@@ -1,0 +1,93 @@
+"""The command line: which verbs there are, and what an error looks like to a user.
+
+Exit codes: 0 done (also when nothing won), 1 a failed run, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import TracebackType
+
+import click
+
+from . import __version__
+from .graphs.errors import GraphError, InputError, StitchtuneError
+
+VERBS = {
+    "doctor": ".doctor",
+}
+"""Each verb and the module that holds its `command`; imported when asked for, so that `--help` is quick."""
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported on demand; a first word that is no verb is a graph to tune."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = getattr(import_module(VERBS[cmd_name], __package__), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        if args and args[0] not in VERBS and args[0] not in own:
+            args = ["tune", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="stitchtune")
+def verbs() -> None:
+    """Finds the memory-intensive subgraphs of an exported ML graph, searches for the fastest way to stitch each into
+    few kernels, remembers the best plan, and runs the graph with it.
+
+    `tune.py GRAPH` is short for `tune.py tune GRAPH`. Every verb takes --debug, which shows a traceback.
+    """
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run the command line; the exit code. Errors that a user can mend are one line on standard error."""
+    debug = "--debug" in arguments
+    try:
+        result = verbs.main([a for a in arguments if a != "--debug"], prog_name="tune.py", standalone_mode=False)
+    except click.UsageError as error:
+        return _fail(_usage(error), 2, error if debug else None)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2, error if debug else None)
+    except (GraphError, InputError) as error:
+        return _fail(str(error), 2, error if debug else None)
+    except (StitchtuneError, OSError) as error:
+        return _fail(str(error), 1, error if debug else None)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", 130, None)
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: click.UsageError) -> str:
+    context = error.ctx.command_path if error.ctx else "tune.py"
+    return f"{error.format_message()} (see {context} --help)"
+
+
+def _fail(message: str, code: int, cause: BaseException | None) -> int:
+    if cause is not None:
+        raise cause
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _one_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+    """What an unforeseen exception prints, a bug of ours: one line and the way to more."""
+    print(f"internal error: {kind.__name__}: {' '.join(str(error).split())} (run again with --debug)", file=sys.stderr)
+
+
+def main() -> None:
+    """The entry point of the script and of the installed command."""
+    if "--debug" not in sys.argv:
+        sys.excepthook = _one_line
+    sys.exit(invoke(sys.argv[1:]))
