@@ -78,6 +78,7 @@ class Measurement:
     seconds, spread            median and median absolute deviation with hot caches; None unless timed
     cold, cold_spread          the same with the data out of cache
     samples                    timings behind the median
+    traffic                    bytes that the plan's kernels move to and from device memory, None when not counted
     predicted                  the cost model's estimate before measuring, None without one
     assignment                 (knob, value) pairs the plan was built from; () for a plan no search proposed
     trial, seed                the trial's number in its study, and the study's seed
@@ -98,6 +99,7 @@ class Measurement:
     cold: float | None = None
     cold_spread: float | None = None
     samples: int = 0
+    traffic: int | None = None
     predicted: float | None = None
     assignment: tuple[tuple[str, Fact], ...] = ()
     trial: int = -1
