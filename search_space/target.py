@@ -46,4 +46,6 @@ class DeviceModel:
     barrier: float
     throughput: tuple[tuple[str, float], ...] = field(default=())
     """Elements per second and processor of each operator class ("add", "div", "exp", ...), vectorised."""
+    triad: tuple[tuple[int, float, float], ...] = field(default=())
+    """Working set in bytes and the bandwidth a triad reaches there: with all processors, with one. Ascending."""
     source: str = "measured"

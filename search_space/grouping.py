@@ -1,0 +1,233 @@
+"""Groups and phases: which dominants share an iteration space, and where a grid barrier must stand.
+
+Dominants are visited producers first. One joins the group of its producers when every parallel axis of the group is read
+through the identity (AStitch's passive locality check); it may join with a *split* reduction, whose partial results the
+next phase combines; otherwise it opens a group, in the first phase in which all its producers are complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .draft import Context, GroupDraft
+from .knobs import Ask, Knob
+
+SPLIT_WORK = 1 << 16
+"""Iteration points from which a reduction with too few rows is split over tasks."""
+
+COMBINE_ELEMENTS = 4096
+"""Partial elements that a task may combine for itself; beyond, one group combines for everybody."""
+
+
+def place(context: Context, ask: Ask) -> list[list[GroupDraft]]:
+    """Phases of groups that hold every required value, each at least in one group."""
+    placement = _Placement(context, ask)
+    for anchor in context.anchors:
+        placement.add(anchor)
+    return placement.finish()
+
+
+class _Placement:
+    def __init__(self, context: Context, ask: Ask) -> None:
+        self.context = context
+        self.ask = ask
+        self.groups: list[GroupDraft] = []
+        self.home: dict[int, GroupDraft] = {}
+        self.elected: dict[int, int] = {}
+        """Partial reductions that one group combines for everybody: value -> phase of that group."""
+
+    def add(self, anchor: int) -> None:
+        dependencies = self.context.dependencies(anchor)
+        earliest = 0
+        for access in dependencies:
+            earliest = max(earliest, self._ready(access.value, remote=False))
+        hosts = [g for g in self.groups if g.phase >= earliest and self._fits(anchor, g)]
+        # A group that holds producers of this phase comes first, then one that shares reads.
+        for group in hosts:
+            if group.phase == earliest and self._joins(anchor, group):
+                self._join(anchor, group)
+                return
+        phase = max((self._ready(a.value, remote=True) for a in dependencies), default=0)
+        for group in hosts:
+            if group.phase == phase and self._shares(anchor, group) and self._joins(anchor, group):
+                self._join(anchor, group)
+                return
+        parallel = self._parallel(anchor)
+        while not self._readable(anchor, parallel, phase):
+            phase += 1
+        group = GroupDraft(seed=anchor, phase=phase, parallel=parallel)
+        self.groups.append(group)
+        self._join(anchor, group)
+
+    def _ready(self, value: int, *, remote: bool) -> int:
+        """The first phase that can read `value`: its own (same group) or, `remote`, the one after."""
+        group = self.home[value]
+        if value in self.elected:
+            return self.elected[value] + 1
+        if value in group.partial:
+            return group.phase + 1
+        return group.phase + (1 if remote else 0)
+
+    def _fits(self, anchor: int, group: GroupDraft) -> bool:
+        """True when the group's tasks tile the anchor's iteration space."""
+        value = self.context.sub.values[anchor]
+        if not set(group.parallel) <= set(value.domain):
+            return False
+        if not set(group.parallel) & set(value.reduce):
+            return self._uses_most_of(anchor, group)
+        return self._may_split(anchor, group)
+
+    def _uses_most_of(self, anchor: int, group: GroupDraft) -> bool:
+        """False for a group that would leave nearly all of a large anchor's space to one task."""
+        tasks = self.context.extent(group.parallel)
+        own = self.context.extent(self.context.sub.values[anchor].axes)
+        return tasks >= min(self._needed, own)
+
+    def _may_split(self, anchor: int, group: GroupDraft) -> bool:
+        """A split reduction in somebody else's group pays when it shares what that group reads."""
+        value = self.context.sub.values[anchor]
+        serial = self.context.extent(a for a in value.axes if a not in group.parallel)
+        if serial * value.dtype.size * 2 > self.context.target.block_bytes or not self._shares(anchor, group):
+            return False
+        return bool(self.ask(Knob(f"split.{anchor}", (True, False), True)))
+
+    def _joins(self, anchor: int, group: GroupDraft) -> bool:
+        """True when everything the anchor reads is in reach inside `group`."""
+        for access in self.context.dependencies(anchor):
+            home = self.home[access.value]
+            value = self.context.sub.values[access.value]
+            if access.value in self.elected:
+                if self.elected[access.value] >= group.phase:
+                    return False
+            elif access.value in home.partial:
+                if home.phase >= group.phase or not self._combinable(anchor, group.parallel, access.value):
+                    return False
+            elif home is group:
+                shared = [p for p in group.parallel if p in value.axes]
+                if not all(access.is_identity(self.context.sub, p) for p in shared):
+                    return False
+            elif home.phase >= group.phase:
+                return False
+        return True
+
+    def _readable(self, anchor: int, parallel: tuple[int, ...], phase: int) -> bool:
+        """True when a new group in `phase` can read everything; elects a combining group where one is needed."""
+        for access in self.context.dependencies(anchor):
+            home = self.home[access.value]
+            if access.value not in home.partial or access.value in self.elected:
+                if self._ready(access.value, remote=True) > phase:
+                    return False
+            elif not self._combinable(anchor, parallel, access.value):
+                self._elect(access.value)
+                return False
+        return True
+
+    def _combinable(self, anchor: int, parallel: Iterable[int], partial: int) -> bool:
+        """True when tasks over `parallel` can combine the partial results of `partial` that `anchor` reads."""
+        sub = self.context.sub
+        value = sub.values[partial]
+        axes = tuple(parallel)
+        for access in self.context.dependencies(anchor):
+            if access.value == partial and not all(access.is_identity(sub, p) for p in axes if p in value.axes):
+                return False
+        serial = self.context.extent(a for a in value.axes if a not in axes)
+        parts = min(self.context.extent(value.reduce), 4 * self.context.target.processors)
+        every = serial * parts <= COMBINE_ELEMENTS
+        return self.ask(Knob(f"combine.{partial}", ("every", "one"), "every" if every else "one")) == "every"
+
+    def _elect(self, value: int) -> None:
+        home = self.home[value]
+        axes = self.context.sub.values[value].axes
+        for group in self.groups:
+            if group.phase == home.phase + 1 and group.parallel == axes and not group.members:
+                break
+        else:
+            group = GroupDraft(seed=value, phase=home.phase + 1, parallel=axes)
+            self.groups.append(group)
+        group.combine.append(value)
+        self.elected[value] = group.phase
+
+    def _shares(self, anchor: int, group: GroupDraft) -> bool:
+        """True when the anchor reads a tensor or a value that the group reads too, or one that the group makes."""
+        mine = self._reads(anchor)
+        return any(m in mine or not mine.isdisjoint(self._reads(m)) for m in group.members)
+
+    def _reads(self, anchor: int) -> frozenset[int]:
+        sub = self.context.sub
+        return frozenset(a.value for a in self.context.accesses(anchor) if sub.values[a.value].axes)
+
+    def _join(self, anchor: int, group: GroupDraft) -> None:
+        value = self.context.sub.values[anchor]
+        group.members.append(anchor)
+        self.home[anchor] = group
+        if set(group.parallel) & set(value.reduce):
+            group.partial.add(anchor)
+        for access in self.context.dependencies(anchor):
+            partial = access.value in self.home[access.value].partial
+            if partial and access.value not in self.elected and access.value not in group.combine:
+                group.combine.append(access.value)
+
+    @property
+    def _needed(self) -> int:
+        """Tasks that keep every processor busy, with some left over for balance."""
+        return 2 * self.context.target.processors
+
+    def _parallel(self, anchor: int) -> tuple[int, ...]:
+        """The parallel axes of a new group, seeded by `anchor`.
+
+        joint   own axes, less those that would keep later related dominants out (while enough tasks remain)
+        own     all own axes
+        split   own axes and the reduced ones: a row split over tasks
+        rows    the reduced axes alone: every task makes partial results for all own axes
+        """
+        value = self.context.sub.values[anchor]
+        joint = self._joint(anchor)
+        choices = ["joint", "own"]
+        default = "joint"
+        if value.reduce:
+            choices.append("split")
+            if value.axes:
+                choices.append("rows")
+            if self.context.extent(joint) < self._needed and self.context.domain_work(anchor) >= SPLIT_WORK:
+                default = "rows" if self._columns_fit(anchor) else "split"
+        kind = self.ask(Knob(f"axes.{anchor}", tuple(choices), default))
+        match kind:
+            case "joint":
+                return joint
+            case "own":
+                return value.axes
+            case "split":
+                return value.axes + value.reduce
+            case _:
+                return value.reduce
+
+    def _columns_fit(self, anchor: int) -> bool:
+        value = self.context.sub.values[anchor]
+        return 1 < self.context.sub.elements(anchor) <= COMBINE_ELEMENTS and bool(value.axes)
+
+    def _joint(self, anchor: int) -> tuple[int, ...]:
+        sub = self.context.sub
+        parallel = sub.values[anchor].axes
+        related = set(self._reads(anchor)) | {anchor}
+        for other in self.context.anchors:
+            if other in self.home or other == anchor:
+                continue
+            reads = self._reads(other)
+            if related.isdisjoint(reads):
+                continue
+            if sub.domain_size(other) * 8 <= sub.domain_size(anchor) and other not in related:
+                continue
+            fewer = tuple(p for p in parallel if p in sub.values[other].axes)
+            if fewer == parallel or self.context.extent(fewer) >= self._needed:
+                parallel = fewer
+                related |= reads | {other}
+        return parallel
+
+    def finish(self) -> list[list[GroupDraft]]:
+        """Adds the groups that combine what nobody else combines, and sorts groups into phases."""
+        combined = {v for g in self.groups for v in g.combine}
+        for group in list(self.groups):
+            for value in sorted(group.partial - combined):
+                self._elect(value)
+        phases = sorted({g.phase for g in self.groups})
+        return [[g for g in self.groups if g.phase == p] for p in phases]

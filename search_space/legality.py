@@ -1,0 +1,245 @@
+"""Whether a plan may run for a subgraph on a target, with reasons: the one judge for heuristic, search, database and runtime.
+
+A legal plan lowers, compiles and gives the right result; anything else is a bug of ours. `check` assumes nothing
+about where the plan came from: numbers out of range are refused before they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..graphs.subgraph import Subgraph
+from .dominants import is_reduction, live, required
+from .locality import check_edges
+from .plan import Group, Plan, Stage
+from .refusal import Refusal
+from .target import Target
+
+MAX_STAGES = 4096
+MAX_WIDTH = 256
+MAX_UNROLL = 64
+MAX_ACCUMULATORS = 16
+MAX_SCRATCH = 1 << 32
+"""Bytes of global partial results a plan may ask for."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a stage stands."""
+
+    kernel: int
+    phase: int
+    group: int
+    stage: int
+
+    @property
+    def group_key(self) -> tuple[int, int, int]:
+        return (self.kernel, self.phase, self.group)
+
+    def before(self, other: Location) -> bool:
+        """True when a barrier or a kernel boundary separates this stage from the later `other`."""
+        return (self.kernel, self.phase) < (other.kernel, other.phase)
+
+
+@dataclass
+class Listing:
+    """Where each value is computed and where its partial results are combined."""
+
+    sub: Subgraph
+    plan: Plan
+    values: dict[int, Location] = field(default_factory=dict)
+    combines: dict[int, list[Location]] = field(default_factory=dict)
+
+    def group(self, at: Location) -> Group:
+        return self.plan.kernels[at.kernel].phases[at.phase].groups[at.group]
+
+    def stage(self, at: Location) -> Stage:
+        return self.group(at).stages[at.stage]
+
+    def parallel(self, at: Location) -> frozenset[int]:
+        return frozenset(a for a, _ in self.group(at).parallel)
+
+    def is_partial(self, value: int) -> bool:
+        """True when the value's reduction runs over a parallel axis of its group."""
+        return not self.parallel(self.values[value]).isdisjoint(self.sub.values[value].reduce)
+
+
+def check(sub: Subgraph, plan: Plan, target: Target) -> tuple[Refusal, ...]:
+    """Every reason why `plan` is not legal for `sub` on `target`; empty when it is legal.
+
+    Codes are listed in docs/plans.md. Problems of form hide problems of locality, which need a well-formed plan.
+    """
+    form = tuple(_form(sub, plan, target))
+    if form:
+        return form
+    listing = locate(sub, plan)
+    found = list(_listing(sub, plan, listing))
+    if found:
+        return tuple(found)
+    found.extend(check_edges(sub, plan, listing))
+    found.extend(_memory(sub, plan, target, listing))
+    return tuple(found)
+
+
+def locations(plan: Plan) -> Iterator[tuple[Location, Group, Stage]]:
+    """Every stage of a plan, in execution order."""
+    for k, kernel in enumerate(plan.kernels):
+        for p, phase in enumerate(kernel.phases):
+            for g, group in enumerate(phase.groups):
+                for s, stage in enumerate(group.stages):
+                    yield Location(k, p, g, s), group, stage
+
+
+def locate(sub: Subgraph, plan: Plan) -> Listing:
+    """The listing of a well-formed plan."""
+    listing = Listing(sub, plan)
+    for at, _, stage in locations(plan):
+        for value in stage.values:
+            listing.values[value] = at
+        for value in stage.combine:
+            listing.combines.setdefault(value, []).append(at)
+    return listing
+
+
+def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
+    """Numbers in range, loops that cover what they should."""
+    count = sum(1 for _ in locations(plan))
+    if count > MAX_STAGES:
+        yield Refusal("too-large", f"{count} stages; {MAX_STAGES} at most")
+        return
+    axes = range(len(sub.extents))
+    computed = frozenset(sub.computed)
+    for kernel in plan.kernels:
+        if not kernel.phases or any(not p.groups or any(not g.stages for g in p.groups) for p in kernel.phases):
+            yield Refusal("empty", "a kernel without phases, a phase without groups or a group without stages")
+    seen: set[int] = set()
+    for at, group, stage in locations(plan):
+        yield from _group_form(sub, group, target)
+        for value in (*stage.values, *stage.combine):
+            if value not in computed:
+                yield Refusal("not-computed", f"stage {at} lists v{value}, which is not a computed value")
+                return
+        for value in stage.values:
+            if value in seen:
+                yield Refusal("listed-twice", f"v{value} is computed in two stages")
+            seen.add(value)
+        if len(set(stage.order)) != len(stage.order) or any(a not in axes for a in stage.order):
+            yield Refusal("loop-order", f"stage {at} has an unknown or repeated axis in its loop order")
+            return
+        yield from _stage_form(sub, at, stage)
+    for edge in plan.edges:
+        if edge.value not in computed or edge.consumer not in computed:
+            yield Refusal("not-computed", f"edge v{edge.value} -> v{edge.consumer} names a value that is not computed")
+    for reduction in plan.reductions:
+        known = reduction.value in computed and is_reduction(sub, reduction.value)
+        if not known or not 1 <= reduction.accumulators <= MAX_ACCUMULATORS:
+            yield Refusal("reduction-form", f"v{reduction.value}: not a reduction, or accumulators out of range")
+        if reduction.coupled != -1 and (reduction.coupled not in computed or not is_reduction(sub, reduction.coupled)):
+            yield Refusal("reduction-form", f"v{reduction.value} is coupled to something that is not a reduction")
+    for buffer in plan.buffers:
+        if buffer.value not in computed or not 0 <= buffer.pad <= 64:
+            yield Refusal("buffer-form", f"buffer of v{buffer.value}: unknown value or padding out of range")
+        elif sorted(buffer.order) != sorted(sub.values[buffer.value].axes):
+            yield Refusal("buffer-form", f"buffer of v{buffer.value} orders other axes than the value has")
+    if any(v not in sub.outputs for v in plan.stream):
+        yield Refusal("stream", "a value that is no output is to be stored past the caches")
+    if any(a not in axes for a in plan.dynamic):
+        yield Refusal("dynamic", "an unknown axis is to be an argument")
+
+
+def _group_form(sub: Subgraph, group: Group, target: Target) -> Iterator[Refusal]:
+    names = [a for a, _ in group.parallel]
+    if len(set(names)) != len(names) or any(not 0 <= a < len(sub.extents) for a in names):
+        yield Refusal("parallel-axes", "an unknown or repeated parallel axis")
+        return
+    for axis, tile in group.parallel:
+        if not 1 <= tile <= max(1, sub.extents[axis]):
+            yield Refusal("tile", f"tile {tile} of axis a{axis}, whose extent is {sub.extents[axis]}")
+    if not 1 <= group.tasks_per_block <= 1 << 16:
+        yield Refusal("tasks-per-block", f"{group.tasks_per_block} tasks per block")
+    if target.kind == "cpu" and (group.threads != 1 or group.row_threads != 1):
+        yield Refusal("threads", "a block is one thread on the CPU")
+    elif not 1 <= group.row_threads <= group.threads <= 1024:
+        yield Refusal("threads", f"{group.threads} threads per block, {group.row_threads} per row")
+
+
+def _stage_form(sub: Subgraph, at: Location, stage: Stage) -> Iterator[Refusal]:
+    order = set(stage.order)
+    needed: set[int] = set()
+    for value in stage.values:
+        needed |= set(sub.values[value].domain)
+    for value in stage.combine:
+        needed |= set(sub.values[value].axes)
+    if not stage.values and not stage.combine:
+        yield Refusal("empty", f"stage {at} computes nothing")
+    if needed != order:
+        yield Refusal("loop-order", f"stage {at} loops over {sorted(order)}, its values over {sorted(needed)}")
+        return
+    if stage.vector != -1 and (not stage.order or stage.order[-1] != stage.vector):
+        yield Refusal("vector", f"the vector axis of stage {at} is not its innermost loop")
+    if not 1 <= stage.width <= MAX_WIDTH:
+        yield Refusal("vector", f"vector width {stage.width} of stage {at}")
+    for axis, factor in stage.unroll:
+        if axis not in order or axis == stage.vector or not 1 <= factor <= MAX_UNROLL:
+            yield Refusal("unroll", f"axis a{axis} by {factor} in stage {at}")
+    for value in stage.values:
+        domain = set(sub.values[value].domain)
+        if sub.values[value].reduce or is_reduction(sub, value):
+            depth = max((stage.order.index(a) + 1 for a in domain), default=0)
+            if not set(stage.order[:depth]) <= domain:
+                yield Refusal("foreign-loop", f"reduction v{value} would run once for every step of a loop it lacks")
+
+
+def _listing(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:
+    """Everything that must be computed is, and partial results are combined after a barrier."""
+    for value in required(sub):
+        if value not in listing.values:
+            yield Refusal("missing", f"v{value} is computed by no stage")
+    alive = live(sub)
+    for value in listing.values:
+        if value not in alive:
+            yield Refusal("dead-value", f"v{value} is computed but nothing needs it")
+    for value, places in listing.combines.items():
+        if value not in listing.values or not listing.is_partial(value):
+            yield Refusal("combine", f"v{value} has no partial results to combine")
+            continue
+        for at in places:
+            if not listing.values[value].before(at):
+                yield Refusal("combine", f"v{value} is combined before a barrier has made its parts visible")
+        keys = [at.group_key for at in places]
+        if len(set(keys)) != len(keys):
+            yield Refusal("combine", f"v{value} is combined twice in one group")
+    for value in listing.values:
+        if listing.is_partial(value) and value not in listing.combines:
+            yield Refusal("combine", f"the partial results of v{value} are never combined")
+
+
+def partial_parts(sub: Subgraph, listing: Listing, value: int) -> int:
+    """Number of parts P of a split reduction: tiles along its reduced parallel axes."""
+    total = 1
+    for axis, tile in listing.group(listing.values[value]).parallel:
+        if axis in sub.values[value].reduce:
+            total *= max(1, -(-sub.extents[axis] // tile))
+    return total
+
+
+def _memory(sub: Subgraph, plan: Plan, target: Target, listing: Listing) -> Iterator[Refusal]:
+    stored = {e.value for e in plan.edges if e.place == "block"}
+    used: dict[tuple[int, int, int], int] = {}
+    for at, group, stage in locations(plan):
+        tiles = dict(group.parallel)
+        for value in (*stage.values, *stage.combine):
+            partial = value in listing.combines and value in stage.values
+            if value not in stored or partial:
+                continue
+            size = sub.values[value].dtype.size
+            for axis in sub.values[value].axes:
+                size *= max(1, min(tiles.get(axis, sub.extents[axis]), sub.extents[axis]))
+            used[at.group_key] = used.get(at.group_key, 0) + size
+    for key, size in used.items():
+        if size > target.block_bytes:
+            yield Refusal("block-memory", f"group {key} needs {size} bytes per task; {target.block_bytes} at most")
+    scratch = sum(partial_parts(sub, listing, v) * sub.elements(v) * 8 for v in listing.combines)
+    if scratch > MAX_SCRATCH:
+        yield Refusal("scratch", f"{scratch} bytes of partial results; {MAX_SCRATCH} at most")

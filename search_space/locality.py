@@ -1,0 +1,112 @@
+"""Locality: whether every value can reach every place where the plan reads it.
+
+A value may stay inside a block when, for every parallel axis of the group that the value has, every read maps it by the
+identity, and it is not reduced across tasks. This is checked on the composed access maps, site by site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..graphs.subgraph import Subgraph
+from .access import Access, walk
+from .dominants import is_reduction
+from .plan import Place, Plan
+from .refusal import Refusal
+
+if TYPE_CHECKING:
+    from .legality import Listing, Location
+
+
+def check_edges(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:
+    """Reasons why some edge of a well-formed plan cannot carry its value."""
+    edges = {(e.value, e.consumer): e.place for e in plan.edges}
+    if len(edges) != len(plan.edges):
+        yield Refusal("edge", "two places for one edge")
+        return
+    used: set[tuple[int, int]] = set()
+    for root, at in listing.values.items():
+        for access in walk(sub, root, lambda value, reader: edges.get((value, reader)) == "inline"):
+            if sub.values[access.value].op in ("input", "const"):
+                continue
+            place = edges.get((access.value, access.reader))
+            if place is None:
+                yield Refusal("edge", f"no place for v{access.value} in v{access.reader}")
+                continue
+            used.add((access.value, access.reader))
+            problem = _problem(sub, listing, access, place, at)
+            if problem is not None:
+                yield problem
+    for value, reader in edges.keys() - used:
+        yield Refusal("edge", f"v{value} in v{reader}: nothing evaluates this edge")
+
+
+def _problem(sub: Subgraph, listing: Listing, access: Access, place: Place, at: Location) -> Refusal | None:
+    value = access.value
+    name = f"v{value} in v{access.reader} at {at}"
+    if place == "inline":
+        return Refusal("inline-reduction", name) if is_reduction(sub, value) else None
+    if place == "alias":
+        return Refusal("alias", f"{name}: stores into a consumer's storage are not generated yet")
+    home = listing.values.get(value)
+    if home is None:
+        return Refusal("edge", f"{name}: the value is listed nowhere")
+    if place in ("register", "shuffle"):
+        return _register_problem(sub, listing, access, place, at)
+    if place == "block":
+        return _block_problem(sub, listing, access, at)
+    return _global_problem(sub, listing, access, at)
+
+
+def _register_problem(sub: Subgraph, listing: Listing, access: Access, place: Place, at: Location) -> Refusal | None:
+    value = sub.values[access.value]
+    name = f"v{access.value} in v{access.reader} at {at}"
+    stage = listing.stage(at)
+    if listing.values[access.value] != at or listing.is_partial(access.value):
+        return Refusal("register-stage", f"{name}: not complete in the same stage")
+    if not access.is_identity_everywhere(sub):
+        return Refusal("register-map", f"{name}: not read through the identity")
+    if not value.reduce:
+        return Refusal("shuffle", f"{name}: no reduction") if place == "shuffle" else None
+    if (place == "shuffle") != (stage.vector in value.reduce):
+        return Refusal("shuffle", f"{name}: a shuffle is a reduction across the lanes of the vector loop")
+    outer = set(stage.order[: min(stage.order.index(a) for a in value.reduce)])
+    if not set(value.axes) <= outer or not set(sub.values[access.root].domain) <= outer:
+        return Refusal("register-order", f"{name}: read before the reduction is complete")
+    return None
+
+
+def _maps_tiles(sub: Subgraph, access: Access, parallel: frozenset[int]) -> bool:
+    return all(access.is_identity(sub, axis) for axis in parallel if axis in sub.values[access.value].axes)
+
+
+def _block_problem(sub: Subgraph, listing: Listing, access: Access, at: Location) -> Refusal | None:
+    name = f"v{access.value} in v{access.reader} at {at}"
+    if listing.is_partial(access.value):
+        sources = listing.combines.get(access.value, [])
+    else:
+        sources = [listing.values[access.value]]
+    if not any(s.group_key == at.group_key and s.stage < at.stage for s in sources):
+        return Refusal("block-stage", f"{name}: no earlier stage of the same group has the value")
+    if not _maps_tiles(sub, access, listing.parallel(at)):
+        return Refusal("block-map", f"{name}: another task's part would be read")
+    return None
+
+
+def _global_problem(sub: Subgraph, listing: Listing, access: Access, at: Location) -> Refusal | None:
+    name = f"v{access.value} in v{access.reader} at {at}"
+    partial = listing.is_partial(access.value)
+    sources = listing.combines.get(access.value, []) if partial else [listing.values[access.value]]
+    if any(s.before(at) for s in sources):
+        return None
+    parallel = listing.parallel(at)
+    same_task = (
+        not partial
+        and any(s.group_key == at.group_key and s.stage < at.stage for s in sources)
+        and parallel <= set(sub.values[access.value].axes)
+        and _maps_tiles(sub, access, parallel)
+    )
+    if same_task:
+        return None
+    return Refusal("global-barrier", f"{name}: no barrier or kernel boundary between store and load")

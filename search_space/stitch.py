@@ -1,0 +1,282 @@
+"""Stitching: from a subgraph and the answers to its knobs to a legal plan.
+
+One function, `build`, serves the heuristic (every knob at its default) and the search. Its steps are AStitch's (ASPLOS 2022,
+section 4): dominants, groups, stages, shared intermediates, adaptive thread mapping, places; then kernels, which
+the paper leaves at one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..graphs.primitives import PRIMITIVES
+from ..graphs.subgraph import Subgraph
+from . import mapping
+from .draft import Context, GroupDraft, StageDraft
+from .edges import Conflict, places
+from .grouping import place
+from .knobs import Ask, Knob, Recorder, default
+from .plan import Edge, Group, Kernel, Phase, Plan, Reduction, Stage
+from .staging import form_stages, keep_candidates
+from .target import Target
+
+SERIAL_WORK = 30_000
+"""Weighted iteration points below which a kernel runs on the calling thread by default."""
+
+
+def heuristic(sub: Subgraph, target: Target) -> Plan:
+    """The plan that needs no search: stitch as much as locality allows, into one kernel."""
+    return build(sub, target, default)
+
+
+def build(sub: Subgraph, target: Target, ask: Ask) -> Plan:
+    """The plan that the answers of `ask` describe. Total: every combination of answers gives a plan."""
+    answers = Recorder(ask)
+    context = Context(sub, target)
+    for _ in range(4 * len(sub.values) + 4):
+        phases = _draft(context, answers)
+        try:
+            edges = places(context, phases)
+        except Conflict:
+            context = Context(
+                sub,
+                target,
+                kept={} if context.extra else context.kept,
+                extra=context.extra,
+                inline_edges=context.inline_edges,
+                global_edges=context.global_edges,
+            )
+            continue
+        edges = _fit_block_memory(context, phases, edges)
+        return _freeze(context, phases, edges, answers)
+    raise AssertionError("stitching does not converge")
+
+
+def _draft(context: Context, ask: Ask) -> list[list[GroupDraft]]:
+    phases = place(context, ask)
+    for group in _groups(phases):
+        form_stages(context, group, ask)
+        _keep_shared(context, group, phases, ask)
+    for group in _groups(phases):
+        mapping.choose_tiles(context, group, ask)
+    return phases
+
+
+def _groups(phases: list[list[GroupDraft]]) -> Iterator[GroupDraft]:
+    for phase in phases:
+        yield from phase
+
+
+def _keep_shared(context: Context, group: GroupDraft, phases: list[list[GroupDraft]], ask: Ask) -> None:
+    """Keeps intermediates that several stages would recompute, where the answers say so."""
+    refused: set[int] = set()
+    while True:
+        open_candidates = [(v, pays) for v, pays in keep_candidates(context, group) if v not in refused]
+        if not open_candidates:
+            return
+        value, pays = open_candidates[0]
+        fits = _kept_bytes(context, group, value) <= context.target.block_bytes // 2
+        answer = ask(Knob(f"keep.{value}", ("inline", "block"), "block" if pays and fits else "inline"))
+        if answer == "inline" or not fits or not _only_here(context, group, phases, value):
+            refused.add(value)
+            continue
+        context.kept[value] = group.seed
+        form_stages(context, group, ask)
+
+
+def _kept_bytes(context: Context, group: GroupDraft, value: int) -> int:
+    """Least block memory of a kept value: tiles of one."""
+    serial = (a for a in context.sub.values[value].axes if a not in group.parallel)
+    return context.extent(serial) * context.sub.values[value].dtype.size
+
+
+def _only_here(context: Context, group: GroupDraft, phases: list[list[GroupDraft]], value: int) -> bool:
+    """True when no other group evaluates `value` or anything that reads it."""
+    for other in _groups(phases):
+        if other is group:
+            continue
+        for member in other.members:
+            if any(a.value == value for a in context.accesses(member)):
+                return False
+    return True
+
+
+def block_buffers(sub: Subgraph, group: GroupDraft, edges: tuple[Edge, ...]) -> dict[int, int]:
+    """Bytes of block memory of each value that a block edge of this group needs."""
+    stored = {e.value for e in edges if e.place == "block"}
+    here = {v for s in group.stages for v in (*s.members, *s.combine)}
+    sizes: dict[int, int] = {}
+    for value in sorted(stored & here):
+        total = sub.values[value].dtype.size
+        for axis in sub.values[value].axes:
+            total *= max(1, min(group.tiles.get(axis, sub.extents[axis]), sub.extents[axis]))
+        sizes[value] = total
+    return sizes
+
+
+def _fit_block_memory(context: Context, phases: list[list[GroupDraft]], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
+    """Shrinks tiles, then demotes the largest buffers to global memory, until every group fits."""
+    sub = context.sub
+    for group in _groups(phases):
+        while sum(block_buffers(sub, group, edges).values()) > context.target.block_bytes:
+            axis = max(group.parallel, key=lambda a: group.tiles[a], default=None)
+            if axis is not None and group.tiles[axis] > 1 and axis not in _split_axes(context, group):
+                group.tiles[axis] //= 2
+                continue
+            sizes = block_buffers(sub, group, edges)
+            demotable = [v for v in sizes if v not in group.combine and set(group.parallel) <= set(sub.values[v].axes)]
+            if not demotable:
+                break
+            largest = max(demotable, key=lambda v: sizes[v])
+            edges = tuple(
+                Edge(e.value, e.consumer, "global") if e.value == largest and e.place == "block" else e for e in edges
+            )
+    return edges
+
+
+def _split_axes(context: Context, group: GroupDraft) -> frozenset[int]:
+    return frozenset(a for m in group.partial for a in context.sub.values[m].reduce)
+
+
+def _freeze(context: Context, phases: list[list[GroupDraft]], edges: tuple[Edge, ...], ask: Ask) -> Plan:
+    frozen = [Phase(tuple(_group(context, g, ask) for g in phase)) for phase in phases]
+    kernels: list[list[Phase]] = []
+    for number, phase in enumerate(frozen):
+        cut = number > 0 and ask(Knob(f"cut.{number}", ("barrier", "kernel"), "barrier")) == "kernel"
+        if number == 0 or cut:
+            kernels.append([phase])
+        else:
+            kernels[-1].append(phase)
+    parted: list[list[Phase]] = []
+    for number, phase_list in enumerate(kernels):
+        if len(phase_list) == 1 and len(phase_list[0].groups) > 1:
+            apart = ask(Knob(f"pack.{number}", ("together", "apart"), "together")) == "apart"
+            if apart:
+                parted.extend([Phase((g,))] for g in phase_list[0].groups)
+                continue
+        parted.append(phase_list)
+    team = tuple(_team(context, number, phase_list, ask) for number, phase_list in enumerate(parted))
+    return Plan(
+        kernels=tuple(Kernel(tuple(p), team=t) for p, t in zip(parted, team, strict=True)),
+        edges=edges,
+        reductions=_reductions(context, frozen, ask),
+        stream=_streams(context, ask),
+    )
+
+
+def _group(context: Context, group: GroupDraft, ask: Ask) -> Group:
+    stages = tuple(_stage(context, s, ask) for s in group.stages)
+    return Group(
+        parallel=tuple((a, group.tiles[a]) for a in group.parallel),
+        stages=stages,
+        tasks_per_block=int(ask(Knob(f"tasks.{group.seed}", (1, 8), 1))) if group.parallel else 1,
+    )
+
+
+def _stage(context: Context, stage: StageDraft, ask: Ask) -> Stage:
+    sub = context.sub
+    lead = stage.members[0] if stage.members else stage.combine[0]
+    width = 1
+    unroll: tuple[tuple[int, int], ...] = ()
+    if stage.vector >= 0:
+        native = max(1, context.target.vector_bytes // _widest(context, stage))
+        width = int(ask(Knob(f"width.{lead}", tuple(sorted({max(1, native // 2), native, 2 * native})), native)))
+        outer = [a for a in stage.order if a != stage.vector]
+        if outer:
+            axis = outer[-1]
+            columns = any(axis in sub.values[m].reduce for m in stage.members)
+            factor = int(ask(Knob(f"unroll.{lead}.{axis}", (1, 2, 4, 8), 4 if columns else 1)))
+            unroll = ((axis, factor),) if factor > 1 else ()
+    return Stage(
+        values=tuple(stage.members),
+        order=stage.order,
+        combine=tuple(stage.combine),
+        vector=stage.vector,
+        width=width,
+        unroll=unroll,
+    )
+
+
+def _widest(context: Context, stage: StageDraft) -> int:
+    """Bytes of the widest type that the lanes of a stage compute in (low-precision floats compute in float32)."""
+    values = [context.sub.values[m] for m in (*stage.members, *stage.combine)]
+    return max(4 if v.dtype.is_low_precision else v.dtype.size for v in values)
+
+
+def _reductions(context: Context, phases: list[Phase], ask: Ask) -> tuple[Reduction, ...]:
+    found: list[Reduction] = []
+    for stage in (s for p in phases for g in p.groups for s in g.stages):
+        for value in stage.values:
+            reduced = context.sub.values[value].reduce
+            if reduced and stage.vector in reduced:
+                long = context.sub.extents[stage.vector] >= 8 * stage.width
+                count = int(ask(Knob(f"accumulators.{value}", (1, 2, 4, 8), 4 if long else 1)))
+                if count > 1:
+                    found.append(Reduction(value, accumulators=count))
+    return tuple(sorted(found, key=lambda r: r.value))
+
+
+def _streams(context: Context, ask: Ask) -> tuple[int, ...]:
+    """Outputs that are larger than the last-level cache bypass it, unless the answers say otherwise."""
+    found: list[int] = []
+    for value in context.sub.outputs:
+        size = context.sub.bytes(value)
+        if 2 * size > context.target.cache_bytes:
+            large = size > context.target.cache_bytes
+            if ask(Knob(f"stream.{value}", (False, True), large)):
+                found.append(value)
+    return tuple(sorted(found))
+
+
+def _team(context: Context, number: int, phases: list[Phase], ask: Ask) -> bool:
+    work = 0
+    for stage in (s for p in phases for g in p.groups for s in g.stages):
+        for value in (*stage.values, *stage.combine):
+            primitive = PRIMITIVES.get(context.sub.values[value].op)
+            work += context.sub.domain_size(value) * (primitive.cost if primitive else 1)
+    return bool(ask(Knob(f"team.{number}", (True, False), work >= SERIAL_WORK)))
+
+
+def unfused(sub: Subgraph, target: Target) -> Plan:
+    """One kernel for each computed value, every value through global memory: what a graph runtime does per operator."""
+    context = Context(sub, target, extra=frozenset(_live_computed(sub)))
+    kernels: list[Kernel] = []
+    edges: list[Edge] = []
+    reductions: list[Reduction] = []
+    for value in context.anchors:
+        single = _alone(context, value)
+        kernels.append(single)
+        reductions.extend(_reductions(context, list(single.phases), default))
+        for read in dict.fromkeys(a.value for a in context.accesses(value)):
+            if sub.values[read].op not in ("input", "const"):
+                edges.append(Edge(read, value, "global"))
+    return Plan(
+        kernels=tuple(kernels),
+        edges=tuple(sorted(edges, key=lambda e: (e.value, e.consumer))),
+        reductions=tuple(sorted(reductions, key=lambda r: r.value)),
+        stream=_streams(context, default),
+    )
+
+
+def _alone(context: Context, value: int) -> Kernel:
+    """A kernel that computes one value from global memory; two phases when its few rows are split over tasks."""
+    sub = context.sub
+    own, reduced = sub.values[value].axes, sub.values[value].reduce
+    few = context.extent(own) < 2 * context.target.processors and context.domain_work(value) >= 1 << 16
+    group = GroupDraft(value, 0, (*own, *reduced) if few and reduced else own, [value])
+    phases = [[group]]
+    if few and reduced:
+        group.partial.add(value)
+        phases.append([GroupDraft(value, 1, own, [], combine=[value])])
+    for draft in _groups(phases):
+        form_stages(context, draft, default)
+        mapping.choose_tiles(context, draft, default)
+    frozen = [Phase(tuple(_group(context, g, default) for g in phase)) for phase in phases]
+    return Kernel(tuple(frozen), team=_team(context, 0, frozen, default))
+
+
+def _live_computed(sub: Subgraph) -> Iterator[int]:
+    from .dominants import live
+
+    alive = live(sub)
+    return (v for v in sub.computed if v in alive)
