@@ -1,0 +1,158 @@
+"""The learned residual: what the cost model gets wrong, from the measurements of the same device.
+
+A Gaussian process regresses log(measured / predicted) on the parts of the predicted cost and, among plans of one
+subgraph, on the knobs they were built from (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006:
+equations 2.25, 2.26 for the prediction, 5.12 for the leave-one-out residuals that pick the length scale). Its deviation
+tells the search where it knows little. Hundreds of points, so plain NumPy does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..search_space.knobs import Choice
+
+Array = NDArray[np.float64]
+
+MOST_POINTS = 400
+"""Measurements a fit looks at: those of the subgraphs asked about first, then the newest."""
+
+NOISE = 0.03
+"""Relative noise of a timing, as a deviation of its logarithm."""
+
+_SAME, _PARTS, _KNOBS, _BIAS = 0.3, 0.35, 0.25, 0.3
+"""Prior deviations: an offset per subgraph, the parts of the cost, the knobs in a subgraph, the model's overall bias."""
+
+_SCALES = (0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One plan as the residual sees it; `log_ratio` is log(measured / predicted seconds)."""
+
+    subgraph: str
+    features: tuple[float, ...]
+    assignment: tuple[tuple[str, Choice], ...]
+    log_ratio: float = 0.0
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A fitted correction; `Residual()` corrects nothing and is unsure of everything."""
+
+    points: tuple[Observation, ...] = ()
+    scale: float = 1.0
+    weights: Array | None = None
+    inverse: Array | None = None
+
+    def correct(self, asked: Sequence[Observation]) -> tuple[Array, Array]:
+        """Mean and deviation of log(measured / predicted) for plans that were not measured."""
+        prior = np.full(len(asked), _SAME**2 + _PARTS**2 + _KNOBS**2 + _BIAS**2)
+        if self.weights is None or self.inverse is None or not asked:
+            return np.zeros(len(asked)), np.sqrt(prior)
+        cross = _kernel(asked, self.points, self.scale)
+        variance = prior - np.einsum("ij,jk,ik->i", cross, self.inverse, cross)
+        return cross @ self.weights, np.sqrt(np.maximum(variance, 1e-6))
+
+    def left_out(self) -> Array:
+        """The prediction for every point from all the others."""
+        if self.weights is None or self.inverse is None:
+            return np.zeros(0)
+        ratios = np.array([p.log_ratio for p in self.points])
+        result: Array = ratios - self.weights / np.diag(self.inverse)
+        return result
+
+
+def fit(observations: Sequence[Observation], subgraphs: Sequence[str] = ()) -> Residual:
+    """A residual from measurements of one device, oldest first; those of `subgraphs` are kept when there are many."""
+    wanted = set(subgraphs)
+    ranked = sorted(range(len(observations)), key=lambda i: (observations[i].subgraph in wanted, i), reverse=True)
+    points = tuple(observations[i] for i in sorted(ranked[:MOST_POINTS]))
+    if not points:
+        return Residual()
+    ratios = np.array([p.log_ratio for p in points])
+    best, least = Residual(), np.inf
+    for scale in _SCALES:
+        inverse = np.linalg.inv(_kernel(points, points, scale) + NOISE**2 * np.eye(len(points)))
+        found = Residual(points, scale, inverse @ ratios, inverse)
+        error = float(np.mean(np.abs(found.left_out() - ratios)))
+        if error < least:
+            best, least = found, error
+    return best
+
+
+def _kernel(a: Sequence[Observation], b: Sequence[Observation], scale: float) -> Array:
+    """Covariances of two lists of observations."""
+    x = np.array([o.features for o in a], dtype=float)
+    y = np.array([o.features for o in b], dtype=float)
+    distance = ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=2)
+    same = np.array([[p.subgraph == q.subgraph for q in b] for p in a], dtype=float)
+    knobs = np.array([[_differing(p, q) if p.subgraph == q.subgraph else 0.0 for q in b] for p in a])
+    known = np.array([[bool(p.assignment) == bool(q.assignment) for q in b] for p in a], dtype=float)
+    parts = _PARTS**2 * np.exp(-distance / (2 * scale**2))
+    return _BIAS**2 + _SAME**2 * same + parts + _KNOBS**2 * same * known * np.exp(-knobs / (3 * scale))
+
+
+def _differing(a: Observation, b: Observation) -> float:
+    """Number of knobs that one has otherwise than the other."""
+    first, second = dict(a.assignment), dict(b.assignment)
+    return float(sum(first.get(name) != second.get(name) for name in first.keys() | second.keys()))
+
+
+# --- how good the model is
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well predictions rank measured plans, averaged over the subgraphs with at least four of them.
+
+    rank_correlation  Spearman's, 1 when the order is right
+    regret            slowdown of the best of the k plans predicted fastest against the fastest measured, 0 when it is among them
+    subgraphs, plans  what the averages are over; nothing was measured enough when 0
+    """
+
+    rank_correlation: float
+    regret: float
+    k: int
+    subgraphs: int
+    plans: int
+
+
+def quality(
+    subgraphs: Sequence[str], predicted: Sequence[float], measured: Sequence[float], k: int = 3, least: int = 4
+) -> Quality:
+    """The quality of `predicted` against `measured` seconds, per subgraph."""
+    groups: dict[str, list[int]] = {}
+    for i, name in enumerate(subgraphs):
+        groups.setdefault(name, []).append(i)
+    correlations, regrets, plans = [], [], 0
+    for rows in groups.values():
+        if len(rows) < least:
+            continue
+        guess = np.array([predicted[i] for i in rows])
+        truth = np.array([measured[i] for i in rows])
+        correlations.append(spearman(guess, truth))
+        regrets.append(float(truth[np.argsort(guess, kind="stable")[:k]].min() / truth.min() - 1))
+        plans += len(rows)
+    if not correlations:
+        return Quality(0.0, 0.0, k, 0, 0)
+    return Quality(float(np.mean(correlations)), float(np.mean(regrets)), k, len(correlations), plans)
+
+
+def spearman(a: Array, b: Array) -> float:
+    """Rank correlation with ties at their mean rank; 0 when one side is constant."""
+    x, y = _ranks(a), _ranks(b)
+    x, y = x - x.mean(), y - y.mean()
+    norm = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / norm if norm else 0.0
+
+
+def _ranks(values: Array) -> Array:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Array = (last - (counts - 1) / 2)[inverse]
+    return ranks
