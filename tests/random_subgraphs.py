@@ -1,0 +1,533 @@
+"""Random canonical subgraphs and inputs for them: valid under verify_subgraph, the same for the same seed.
+
+Operands are guarded so that results are mostly finite and well conditioned (log of a positive number, indices inside
+their table), but nothing is kept from overflowing or cancelling by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.primitives import COMPARISONS, PRIMITIVES
+from stitchtune.graphs.shapes import SUPPORTED
+from stitchtune.graphs.subgraph import (
+    AxisVar,
+    Bound,
+    FloorDiv,
+    Index,
+    Int,
+    Lookup,
+    Mod,
+    Read,
+    Scalar,
+    Slot,
+    Subgraph,
+    Sum,
+    Value,
+    all_reads,
+)
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 33, 64, 100, 127, 257)
+DTYPES = tuple(DType)
+WEIGHTS = np.array([8 if d is DType.F32 else 3 if d.is_float else 1.4 for d in DTYPES])
+ELEMENTWISE = tuple(p.name for p in PRIMITIVES.values() if p.kind == "elementwise")
+REDUCTIONS = tuple(p.name for p in PRIMITIVES.values() if p.kind == "reduce")
+
+
+def random_subgraph(seed: int, steps: int | None = None, points: int = 4000) -> Subgraph:
+    """A valid subgraph of about `steps` recipes (3 to 12); no value iterates over more than `points` points."""
+    rng = np.random.default_rng([seed, 1])
+    draft = _Draft(rng, points)
+    for _ in range(int(rng.integers(3, 13)) if steps is None else steps):
+        draft.step()
+    return draft.finish()
+
+
+def random_inputs(sub: Subgraph, seed: int, special: bool = False) -> list[NDArray[Any]]:
+    """Arrays for `sub.inputs`; `special` mixes in NaN, infinities, signed zeros, subnormals and the largest numbers."""
+    rng = np.random.default_rng([seed, 2])
+    tables = _tables(sub)
+    return [random_array(rng, sub.values[v].dtype, sub.shape(v), tables.get(v), special) for v in sub.inputs]
+
+
+def random_array(
+    rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], table: int | None = None, special: bool = False
+) -> NDArray[Any]:
+    """Plain values of a type; those of an index, within -table..table-1, when `table` is given."""
+    if table is not None:
+        return rng.integers(-table, table, shape).astype(dtype.numpy)
+    if dtype is DType.BOOL:
+        return rng.random(shape) < 0.5
+    if dtype.is_integer:
+        low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
+        array = rng.integers(max(low, -20), 21, shape).astype(dtype.numpy)
+        extreme = rng.random(shape) < 0.02
+        return np.where(extreme, rng.choice(np.array([low, high, high - 1], dtype.numpy), shape), array)
+    array = rng.normal(0.0, 1.0, shape).astype(dtype.numpy)
+    if special:
+        info = np.finfo(np.float32 if dtype is DType.BF16 else dtype.numpy)
+        odd = [
+            np.nan,
+            np.inf,
+            -np.inf,
+            0.0,
+            -0.0,
+            float(info.max),
+            float(info.smallest_subnormal) * 5,
+            float(info.tiny),
+        ]
+        with np.errstate(all="ignore"):
+            array = np.where(rng.random(shape) < 0.05, rng.choice(np.array(odd), shape).astype(dtype.numpy), array)
+    return array
+
+
+def _tables(sub: Subgraph) -> dict[int, int]:
+    """For each input read by lookups: the least extent that it indexes."""
+    found: dict[int, int] = {}
+
+    def visit(index: Index) -> None:
+        match index:
+            case Sum(terms):
+                for _, term in terms:
+                    visit(term)
+            case FloorDiv(term, _) | Mod(term, _):
+                visit(term)
+            case Lookup(read, axis):
+                found[read.value] = min(found.get(read.value, 1 << 30), sub.extents[axis])
+                visit_read(read)
+
+    def visit_read(read: Read) -> None:
+        for index in (*read.index, *(bound.index for bound in read.where)):
+            visit(index)
+
+    for value in sub.values:
+        for read in value.reads:
+            visit_read(read)
+        if value.position is not None:
+            visit(value.position)
+    return {v: n for v, n in found.items() if sub.values[v].is_input}
+
+
+def result_type(op: str, operand: DType) -> DType:
+    """What an elementwise primitive but cast, or a reduction, gives."""
+    if op in COMPARISONS or op in ("isnan", "isinf"):
+        return DType.BOOL
+    return DType.I64 if op in ("argmax", "argmin") else operand
+
+
+class _Draft:
+    """A subgraph under construction."""
+
+    def __init__(self, rng: np.random.Generator, points: int) -> None:
+        self.rng = rng
+        self.points = points
+        self.values: list[Value] = []
+        self.extents: list[int] = []
+        self.slots: list[int] = []
+        count = int(rng.integers(2, 5))
+        self.pool = [int(n) for n in rng.choice(SIZES, count)]
+        self.pool += [a * b for a, b in zip(self.pool, self.pool[1:], strict=False) if a * b <= points]
+        if rng.random() < 0.03:
+            self.pool.append(0)
+
+    # --- small things
+
+    def chance(self, p: float) -> bool:
+        return bool(self.rng.random() < p)
+
+    def pick(self, items: Any) -> Any:
+        return items[int(self.rng.integers(len(items)))]
+
+    def dtype(self) -> DType:
+        return DTYPES[int(self.rng.choice(len(DTYPES), p=WEIGHTS / WEIGHTS.sum()))]
+
+    def axis(self, extent: int) -> int:
+        self.extents.append(extent)
+        return len(self.extents) - 1
+
+    def size(self, axes: tuple[int, ...]) -> int:
+        return math.prod(self.extents[a] for a in axes)
+
+    def add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def const(self, number: Scalar, dtype: DType) -> int:
+        attrs = (("value", number),)
+        for i, value in enumerate(self.values):
+            if value.op == "const" and value.dtype is dtype and value.attrs == attrs:
+                return i
+        return self.add(Value("const", dtype, (), attrs=attrs))
+
+    def any_const(self, dtype: DType) -> int:
+        if dtype is DType.BOOL:
+            return self.const(self.chance(0.5), dtype)
+        if dtype.is_float:
+            return self.const(round(float(self.rng.uniform(-2, 2)), 2), dtype)
+        return self.const(int(self.rng.integers(0 if not dtype.is_signed else -3, 5)), dtype)
+
+    def input(self, dtype: DType, shape: tuple[int, ...]) -> int:
+        return self.add(Value("input", dtype, tuple(self.axis(n) for n in shape)))
+
+    def fresh(self, rank: int | None = None) -> tuple[int, ...]:
+        """New axes with extents of the pool, within the allowed number of points."""
+        axes: tuple[int, ...] = ()
+        for _ in range(
+            int(self.rng.choice([0, 1, 2, 3, 4], p=[0.03, 0.25, 0.42, 0.24, 0.06])) if rank is None else rank
+        ):
+            extent = self.pick(self.pool)
+            if self.size(axes) * extent <= self.points:
+                axes += (self.axis(extent),)
+        return axes
+
+    def computed(self) -> list[int]:
+        return [i for i, v in enumerate(self.values) if v.op not in ("input", "const")]
+
+    # --- reads
+
+    def identity(self, value: int) -> Read:
+        return Read(value, tuple(AxisVar(a) for a in self.values[value].axes))
+
+    def read(self, value: int, domain: tuple[int, ...]) -> Read | None:
+        """Some map from `domain` to the axes of a value; None when no map is found that stays inside."""
+        source = self.values[value]
+        index: list[Index] = []
+        where: list[Bound] = []
+        for axis in source.axes:
+            if not source.is_input and axis in domain and self.chance(0.9):
+                index.append(AxisVar(axis))
+                continue
+            options = self.maps(self.extents[axis], domain, {i.axis for i in index if isinstance(i, AxisVar)}, axis)
+            if not options:
+                return None
+            index.append(options[0] if self.chance(0.7) else self.pick(options))
+            if self.chance(0.05) and domain:
+                shifted = Sum(((1, AxisVar(self.pick(domain))), (1, Int(int(self.rng.integers(-3, 4)) or 1))))
+                index[-1] = shifted
+                where.append(Bound(shifted, axis))
+        fill = None if not where else self.values[self.any_const(source.dtype)].attr("value")
+        return Read(value, tuple(index), tuple(where), fill)  # type: ignore[arg-type]
+
+    def maps(self, n: int, domain: tuple[int, ...], used: set[int], table: int | None = None) -> list[Index]:
+        """Indices into a dimension of `n` (axis `table`), over `domain`: positions along axes not `used` first."""
+        rng = self.rng
+        plain = [a for a in domain if self.extents[a] == n]
+        options: list[Index] = [AxisVar(a) for a in plain if a not in used] + [AxisVar(a) for a in plain if a in used]
+        if n == 0:
+            return options
+        options += [Sum(((-1, AxisVar(a)), (1, Int(n - 1)))) for a in plain if n > 1]
+        for a in domain:
+            extent = self.extents[a]
+            if extent and extent < n:
+                step = int(rng.integers(1, max(2, (n - 1) // max(1, extent - 1) + 1))) if extent > 1 else 1
+                start = int(rng.integers(0, n - (extent - 1) * step))
+                down = self.chance(0.25)
+                options.append(self.affine(a, -step if down else step, start + (extent - 1) * step if down else start))
+            if extent > n >= 2:
+                options.append(Mod(AxisVar(a), n))
+                options.append(FloorDiv(AxisVar(a), -(-extent // n)))
+            for b in domain:
+                if a != b and extent * self.extents[b] == n and extent > 1 and self.extents[b] > 1:
+                    options.append(Sum(((self.extents[b], AxisVar(a)), (1, AxisVar(b)))))
+        options.append(self.shift(int(rng.integers(0, n))))
+        if table is not None and self.chance(0.5) and (lookup := self.lookup(table, domain)) is not None:
+            options.insert(0 if self.chance(0.2) else len(options), lookup)
+        return options
+
+    def shift(self, number: int) -> Index:
+        if self.chance(0.5):
+            return Int(number)
+        self.slots.append(number)
+        return Slot(len(self.slots) - 1)
+
+    def affine(self, axis: int, step: int, start: int) -> Index:
+        if start == 0 and self.chance(0.5):
+            return AxisVar(axis) if step == 1 else Sum(((step, AxisVar(axis)),))
+        if start == 0:
+            self.slots.append(0)
+            return Sum(((step, AxisVar(axis)), (1, Slot(len(self.slots) - 1))))
+        return Sum(((step, AxisVar(axis)), (1, self.shift(start))))
+
+    def lookup(self, table: int, domain: tuple[int, ...]) -> Index | None:
+        """A gathered index into axis `table`: from an index input, or from a computed integer brought into range."""
+        n = self.extents[table]
+        rank = min(len(domain), int(self.rng.integers(1, 3)))
+        axes = tuple(sorted(self.rng.choice(len(domain), rank, replace=False).tolist())) if rank else ()
+        chosen = tuple(domain[i] for i in axes)
+        integers = [i for i in self.computed() if self.values[i].dtype in (DType.I32, DType.I64)]
+        if integers and self.chance(0.3):
+            source = self.pick(integers)
+            if self.values[source].op != "mod":
+                bound = self.const(n, self.values[source].dtype)
+                source = self.elementwise("mod", [self.identity(source), Read(bound, ())], self.values[source].axes)
+                inner = self.read_plain(source, domain)
+                return None if inner is None else Lookup(inner, table)
+        source = self.input(self.pick((DType.I32, DType.I64)), tuple(self.extents[a] for a in chosen))
+        return Lookup(Read(source, tuple(AxisVar(a) for a in chosen)), table)
+
+    def read_plain(self, value: int, domain: tuple[int, ...]) -> Read | None:
+        """A read by positions or constants only, so that it stays in range wherever the domain goes."""
+        index: list[Index] = []
+        for axis in self.values[value].axes:
+            same = [a for a in domain if self.extents[a] == self.extents[axis]]
+            if axis in domain:
+                index.append(AxisVar(axis))
+            elif same:
+                index.append(AxisVar(self.pick(same)))
+            elif self.extents[axis]:
+                index.append(Int(int(self.rng.integers(self.extents[axis]))))
+            else:
+                return None
+        return Read(value, tuple(index))
+
+    # --- values
+
+    def elementwise(self, op: str, reads: list[Read], axes: tuple[int, ...], to: DType | None = None) -> int:
+        operand = self.values[reads[-1].value].dtype
+        return self.add(Value(op, to or result_type(op, operand), axes, reads=tuple(reads)))
+
+    def unary(self, op: str, value: int, to: DType | None = None) -> int:
+        """`op` of a computed value, over its own axes."""
+        return self.elementwise(op, [self.identity(value)], self.values[value].axes, to)
+
+    def with_const(self, op: str, value: int, number: Scalar) -> int:
+        constant = self.const(number, self.values[value].dtype)
+        return self.elementwise(op, [self.identity(value), Read(constant, ())], self.values[value].axes)
+
+    def clip(self, value: int, low: float, high: float) -> int:
+        return self.with_const("maximum", self.with_const("minimum", value, high), low)
+
+    def operand(self, dtype: DType, domain: tuple[int, ...]) -> Read:
+        """Some read of type `dtype`: an existing value, a constant, or a new input."""
+        if self.chance(0.12):
+            return Read(self.any_const(dtype), ())
+        existing = [i for i, v in enumerate(self.values) if v.dtype is dtype and v.op != "const"]
+        if existing and self.chance(0.75):
+            found = self.read(self.pick(existing), domain)
+            if found is not None:
+                return found
+        shape = [self.extents[a] for a in domain if self.chance(0.8)]
+        if self.chance(0.2):
+            shape.reverse()
+        return self.read_plain(self.input(dtype, tuple(shape)), domain) or Read(self.any_const(dtype), ())
+
+    def guarded(self, op: str, value: int) -> int:
+        """A value over the same axes as a computed float `value` that suits as the first operand of `op`."""
+        match op:
+            case "sqrt" | "log1p":
+                return self.unary("abs", value)
+            case "log" | "recip" | "pow":
+                return self.with_const("add", self.unary("abs", value), 0.5)
+            case "acosh":
+                return self.with_const("add", self.unary("abs", value), 1.25)
+            case "asin" | "acos" | "atanh":
+                return self.with_const("mul", self.unary("sin", self.clip(value, -50.0, 50.0)), 0.875)
+            case "exp" | "expm1" | "sinh" | "cosh":
+                return self.clip(value, -8.0, 4.0)
+            case "tan":
+                return self.clip(value, -1.0, 1.0)
+            case "sin" | "cos":
+                return self.clip(value, -50.0, 50.0)
+            case "prod":
+                return self.with_const("add", self.with_const("mul", self.unary("tanh", value), 0.0625), 1.0)
+        return value
+
+    def second(self, op: str, read: Read, domain: tuple[int, ...]) -> Read:
+        """`read` as the second operand of `op`: no zero divisor, no shift beyond the width."""
+        dtype = self.values[read.value].dtype
+        if op not in ("div", "mod", "fmod", "shl", "shr", "pow"):
+            return read
+        value = self.elementwise("copy", [read], domain)
+        if op in ("shl", "shr"):
+            value = self.with_const("bitand", value, dtype.size * 8 - 1)
+        elif op == "pow":
+            value = self.clip(value, -2.0, 2.0)
+        elif dtype.is_float:
+            value = self.with_const("add", self.unary("abs", value), 0.75)
+        else:
+            value = self.with_const("add", self.with_const("bitand", value, 6), 2)
+        if op in ("div", "mod", "fmod") and dtype.is_signed and self.chance(0.4):
+            value = self.unary("neg", value)
+        return self.identity(value)
+
+    def castable(self, value: int, to: DType) -> int:
+        """A computed value that can be cast to `to` without leaving its range."""
+        source = self.values[value]
+        if not (source.dtype.is_float and to.is_integer):
+            return value
+        size = self.unary("abs", value)
+        small = self.with_const("lt", size, 100.0)
+        kept = self.identity(value if to.is_signed else size)
+        zero = Read(self.const(0.0, source.dtype), ())
+        return self.elementwise("where", [self.identity(small), kept, zero], source.axes)
+
+    # --- recipes
+
+    def step(self) -> None:
+        if not self.computed():
+            self.root()
+            return
+        recipes = (self.root, self.follow, self.reduction, self.concat, self.pad, self.iota, self.cast)
+        weights = np.array([0.14, 0.44, 0.2, 0.05, 0.04, 0.05, 0.08])
+        recipes[int(self.rng.choice(len(recipes), p=weights))]()
+
+    def root(self) -> None:
+        """A value over axes of its own, reading inputs or values through any maps."""
+        axes, dtype = self.fresh(), self.dtype()
+        op = self.pick([o for o in ("copy", "neg", "add", "sub", "mul", "maximum", "xor") if dtype in SUPPORTED[o]])
+        self.elementwise(op, [self.operand(dtype, axes) for _ in range(PRIMITIVES[op].arity)], axes)
+
+    def follow(self) -> None:
+        """A value over the axes of another one, which it reads by identity."""
+        first = self.pick(self.computed()[-6:] if self.chance(0.6) else self.computed())
+        dtype = self.values[first].dtype
+        op = self.pick([o for o in ELEMENTWISE if dtype in SUPPORTED[o] and o != "cast"])
+        if dtype.is_float:
+            first = self.guarded(op, first)
+        axes = self.values[first].axes
+        if self.chance(0.15) and self.size(axes) * (extent := self.pick(self.pool)) <= self.points:
+            axes = (self.axis(extent), *axes)
+        if self.chance(0.2):
+            axes = tuple(int(a) for a in self.rng.permutation(axes))
+        reads = [self.identity(first)]
+        if op == "where":
+            reads = [self.operand(DType.BOOL, axes), *reads, self.operand(dtype, axes)]
+        elif PRIMITIVES[op].arity == 2:
+            reads.append(self.second(op, self.operand(dtype, axes), axes))
+            if op in ("add", "sub", "mul", "minimum", "lt", "eq", "bitxor") and self.chance(0.3):
+                reads.reverse()
+        self.elementwise(op, reads, axes)
+
+    def reduction(self) -> None:
+        """A reduction of a computed value by identity, or of anything through maps over new axes."""
+        ops = [o for o in REDUCTIONS if not o.startswith("arg")] * 2 + ["sum"] * 3 + ["argmax", "argmin"]
+        if self.chance(0.8):
+            source = self.pick(self.computed())
+            ops = [o for o in ops if self.values[source].dtype in SUPPORTED[o]]
+            if not ops:
+                return
+            op = self.pick(ops)
+            if self.values[source].dtype.is_float:
+                source = self.guarded(op, source)
+            axes = self.values[source].axes
+            read, dtype = self.identity(source), self.values[source].dtype
+        else:
+            op, axes = self.pick(ops), self.fresh()
+            dtype = self.pick([d for d in DTYPES if d in SUPPORTED[op] and (op != "prod" or d.is_integer)])
+            read = self.operand(dtype, axes)
+        count = int(self.rng.integers(1, len(axes) + 1)) if axes else 0
+        group = tuple(int(a) for a in self.rng.permutation(axes)[:count])
+        if op.startswith("arg") and self.size(group) == 0:
+            return
+        kept = tuple(a for a in axes if a not in group)
+        attrs = (("select_last", self.chance(0.5)),) if op.startswith("arg") else ()
+        result = self.add(Value(op, result_type(op, dtype), kept, group, (read,), attrs))
+        if op == "sum" and dtype.is_float and self.size(group) > 1 and self.chance(0.7):
+            self.with_const("mul", result, 1.0 / self.size(group))
+
+    def concat(self) -> None:
+        """Two or three values one after the other along one axis."""
+        sources = [i for i, v in enumerate(self.values) if v.op != "const" and v.axes]
+        if not sources:
+            return
+        first = self.pick(sources)
+        shape = [self.extents[a] for a in self.values[first].axes]
+        along = int(self.rng.integers(len(shape)))
+        parts = [first]
+        for _ in range(int(self.rng.integers(1, 3))):
+            other = [*shape[:along], self.pick(self.pool), *shape[along + 1 :]]
+            parts.append(first if self.chance(0.3) else self.input(self.values[first].dtype, tuple(other)))
+        lengths = [self.extents[self.values[p].axes[along]] for p in parts]
+        shape[along] = sum(lengths)
+        if math.prod(shape) > self.points:
+            return
+        axes = tuple(self.axis(n) for n in shape)
+        reads = []
+        for i, part in enumerate(parts):
+            before = sum(lengths[:i])
+            at: Index = Sum(((1, AxisVar(axes[along])), (1, Int(-before)))) if before else AxisVar(axes[along])
+            index = tuple(at if d == along else AxisVar(a) for d, a in enumerate(axes))
+            reads.append(Read(part, index, (Bound(at, self.values[part].axes[along]),)))
+        self.add(Value("piecewise", self.values[first].dtype, axes, reads=tuple(reads)))
+
+    def pad(self) -> None:
+        """A value between constants, or cropped."""
+        source = self.pick(self.computed())
+        value = self.values[source]
+        sides = [(int(self.rng.integers(-1, 3)), int(self.rng.integers(0, 3))) for _ in value.axes]
+        shape = [max(0, self.extents[a] + b + c) for a, (b, c) in zip(value.axes, sides, strict=True)]
+        if math.prod(shape) > self.points:
+            return
+        axes = tuple(self.axis(n) for n in shape)
+        index: list[Index] = []
+        for axis, (before, _) in zip(axes, sides, strict=True):
+            index.append(Sum(((1, AxisVar(axis)), (1, Int(-before)))) if before else AxisVar(axis))
+        where = tuple(Bound(i, a) for i, a in zip(index, value.axes, strict=True))
+        fill = self.values[self.any_const(value.dtype)].attr("value") if where else None
+        read = Read(source, tuple(index), where, fill)  # type: ignore[arg-type]
+        self.add(Value("copy", value.dtype, axes, reads=(read,)))
+
+    def iota(self) -> None:
+        axes = self.fresh()
+        if not axes:
+            return
+        position = self.pick([*(AxisVar(a) for a in axes), *(self.maps(self.pick((2, 5, 16)), axes, set()))])
+        self.add(Value("iota", self.pick([d for d in DTYPES if d in SUPPORTED["iota"]]), axes, position=position))
+
+    def cast(self) -> None:
+        source, to = self.pick(self.computed()), self.dtype()
+        self.unary("cast", self.castable(source, to), to)
+
+    def finish(self) -> Subgraph:
+        """The subgraph with what nothing needs removed: every value that no one reads is an output."""
+        used = {read.value for value in self.values for read in all_reads(value)}
+        computed = self.computed()
+        outputs = tuple(i for i in computed if i not in used or self.chance(0.15))
+        return pruned(Subgraph(tuple(self.values), outputs, tuple(self.extents), tuple(self.slots)))
+
+
+def pruned(sub: Subgraph) -> Subgraph:
+    """`sub` without values, axes and slots that nothing mentions, numbered anew in their old order."""
+    needed = set(sub.outputs)
+    for i in reversed(range(len(sub.values))):
+        if i in needed:
+            needed |= {read.value for read in all_reads(sub.values[i])}
+    values = {old: new for new, old in enumerate(sorted(needed))}
+    axes: dict[int, int] = {}
+    slots: dict[int, int] = {}
+
+    def axis(old: int) -> int:
+        return axes.setdefault(old, len(axes))
+
+    def index(old: Index) -> Index:
+        match old:
+            case AxisVar(a):
+                return AxisVar(axis(a))
+            case Slot(s):
+                return Slot(slots.setdefault(s, len(slots)))
+            case Sum(terms):
+                return Sum(tuple((c, index(t)) for c, t in terms))
+            case FloorDiv(term, divisor):
+                return FloorDiv(index(term), divisor)
+            case Mod(term, divisor):
+                return Mod(index(term), divisor)
+            case Lookup(inner, extent):
+                return Lookup(read(inner), axis(extent))
+        return old
+
+    def read(old: Read) -> Read:
+        where = tuple(Bound(index(b.index), axis(b.axis)) for b in old.where)
+        return Read(values[old.value], tuple(index(i) for i in old.index), where, old.fill)
+
+    made = []
+    for old in sorted(needed):
+        v = sub.values[old]
+        own, group = tuple(axis(a) for a in v.axes), tuple(axis(a) for a in v.reduce)
+        position = None if v.position is None else index(v.position)
+        made.append(Value(v.op, v.dtype, own, group, tuple(read(r) for r in v.reads), v.attrs, position))
+    extents = tuple(sub.extents[a] for a in axes)
+    return Subgraph(tuple(made), tuple(values[o] for o in sub.outputs), extents, tuple(sub.slots[s] for s in slots))
