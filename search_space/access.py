@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..graphs.index import substitute
-from ..graphs.subgraph import AxisVar, Index, Read, Subgraph, all_reads, axes_of
+from ..graphs.index import Renaming
+from ..graphs.subgraph import AxisVar, Index, Subgraph, all_reads, axes_of
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,9 @@ def walk(sub: Subgraph, root: int, inlined: Callable[[int, int], bool]) -> Itera
     def visit(reader: int, mapping: Mapping[int, Index], guarded: bool) -> Iterator[Access]:
         value = sub.values[reader]
         plain = {id(r) for r in value.reads if not r.where}
+        rename = Renaming(mapping.__getitem__, lambda axis: axis)
         for read in all_reads(value):
-            index = tuple(substitute(i, mapping) for i in read.index)
+            index = tuple(rename.index(i) for i in read.index)
             under = guarded or id(read) not in plain
             yield Access(root, reader, read.value, index, under)
             source = sub.values[read.value]
@@ -66,8 +67,3 @@ def walk(sub: Subgraph, root: int, inlined: Callable[[int, int], bool]) -> Itera
             yield from visit(read.value, dict(zip(source.axes, index, strict=True)), under)
 
     yield from visit(root, identity, False)
-
-
-def substituted_read(read: Read, mapping: Mapping[int, Index]) -> tuple[Index, ...]:
-    """The indices of a read after replacing axes by `mapping`."""
-    return tuple(substitute(i, mapping) for i in read.index)

@@ -1,8 +1,8 @@
 """Dominant values: what must be kept, because it fixes a schedule or somebody outside needs it.
 
-AStitch (ASPLOS 2022, section 4) takes reductions, expensive elementwise operators whose result is broadcast, and subgraph
-outputs. Here reductions and outputs are *required*; the expensive ones are candidates that staging.py offers
-as a choice, since recomputing them is legal and sometimes faster.
+AStitch (ASPLOS 2022, section 4) takes reductions, expensive elementwise operators whose result is broadcast, and
+subgraph outputs. Here reductions and outputs are *required*; the expensive ones are candidates that staging.py
+offers as a choice, since recomputing them is legal and sometimes faster.
 """
 
 from __future__ import annotations

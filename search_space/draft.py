@@ -52,13 +52,15 @@ class GroupDraft:
 class Context:
     """The subgraph and target of one stitching, with what the passes ask again and again.
 
-    kept         elementwise values that are listed although nothing requires it, by decision: value -> seed of its group
+    recompute    whether small anchors may be computed again by large sites (is_transparent)
+    kept         elementwise values listed by decision, although nothing requires it: value -> seed of their group
     extra        elementwise values made anchors because no single place serves all their readers
     inline_edges, global_edges   (value, reader) pairs whose place was fixed so that it holds at every site
     """
 
     sub: Subgraph
     target: Target
+    recompute: bool = True
     kept: dict[int, int] = field(default_factory=dict)
     extra: frozenset[int] = frozenset()
     inline_edges: set[tuple[int, int]] = field(default_factory=set)
@@ -89,8 +91,8 @@ class Context:
     def accesses(self, root: int, listed: Iterable[int] = ()) -> tuple[Access, ...]:
         """All accesses of a site at `root`, with everything inlined but anchors and `listed`.
 
-        A small elementwise anchor that no reduction feeds is read through (recomputed) by a site eight times its size, so
-        that nobody waits for it at a barrier.
+        A small elementwise anchor that no reduction feeds is read through (recomputed) by a site eight times its size,
+        so that nobody waits for it at a barrier.
         """
         kept = frozenset(listed)
         key = (root, kept)
@@ -119,7 +121,11 @@ class Context:
 
     def is_transparent(self, value: int, root: int) -> bool:
         """True when `root` recomputes the anchor `value` instead of reading it."""
-        return value in self._cheap_anchors and self.sub.domain_size(value) * 8 <= self.sub.domain_size(root)
+        return (
+            self.recompute
+            and value in self._cheap_anchors
+            and self.sub.domain_size(value) * 8 <= self.sub.domain_size(root)
+        )
 
     @cached_property
     def _cheap_anchors(self) -> frozenset[int]:

@@ -1,8 +1,9 @@
 """Groups and phases: which dominants share an iteration space, and where a grid barrier must stand.
 
-Dominants are visited producers first. One joins the group of its producers when every parallel axis of the group is read
-through the identity (AStitch's passive locality check); it may join with a *split* reduction, whose partial results the
-next phase combines; otherwise it opens a group, in the first phase in which all its producers are complete.
+Dominants are visited producers first. One joins the group of its producers when every parallel axis of the group
+is read through the identity (AStitch's passive locality check); it may join with a *split* reduction, whose partial
+results the next phase combines; otherwise it opens a group, in the first phase in which all its
+producers are complete.
 """
 
 from __future__ import annotations

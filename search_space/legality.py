@@ -1,4 +1,4 @@
-"""Whether a plan may run for a subgraph on a target, with reasons: the one judge for heuristic, search, database and runtime.
+"""Whether a plan may run for a subgraph on a target, with reasons: one judge for search, database and runtime.
 
 A legal plan lowers, compiles and gives the right result; anything else is a bug of ours. `check` assumes nothing
 about where the plan came from: numbers out of range are refused before they are used.

@@ -50,7 +50,7 @@ def choose_tiles(context: Context, group: GroupDraft, ask: Ask) -> None:
 
 
 def _part(context: Context, group: GroupDraft, extent: int, serial: int) -> int:
-    """Elements of a split axis per part: few parts to combine, but small enough that a later stage finds them in cache."""
+    """Elements of a split axis per part: few parts, but small enough that a later stage finds them in cache."""
     part = -(-extent // (4 * context.target.processors))
     if len(group.stages) > 1:
         part = min(part, max(1, context.target.block_bytes // (8 * max(1, serial))))

@@ -34,7 +34,9 @@ class Stage:
     """Values that share one loop nest inside a task.
 
     values   computed here, ascending. A reduction listed here accumulates here.
-    combine  reductions whose partial results, one per task along reduced parallel axes, are combined here in task order.
+    combine  reductions whose partial results, one per task along reduced parallel axes, are combined here in
+             task order; the first stage in plan order that combines a value also stores it where it is an output or
+             read globally.
     order    the loops, outer to inner: every axis that a listed value iterates over (parallel ones run over the tile).
     vector   the axis of the SIMD (or lane) loop, innermost in `order`; -1: none.
     width    elements per lane step that the vector loop handles at once (vector width in elements; 1 when no vector).
@@ -53,9 +55,10 @@ class Stage:
 class Group:
     """An independent iteration space.
 
-    parallel        (axis, tile) pairs, outermost first; tasks = product of ceil(extent / tile), row-major. May be empty.
-                    A tile larger than 1 on a row axis is horizontal packing. A reduced axis here is a *split* reduction
-                    (P = ceil(extent / tile) parts, stored as global partials, combined by a later `Stage.combine`).
+    parallel        (axis, tile) pairs, outermost first, perhaps none; tasks = product of ceil(extent / tile).
+                    A tile larger than 1 on a row axis is horizontal packing. A reduced axis here is a *split*
+                    reduction: P = ceil(extent / tile) parts, stored as global partials, combined by a later
+                    `Stage.combine`.
     tasks_per_block vertical packing: tasks that a block takes at a time.
     threads         threads of a block (GPU; 1 on the CPU).
     row_threads     threads that share one row (GPU: 1 thread, 32 warp, `threads` block per row; 1 on the CPU).

@@ -150,8 +150,8 @@ def _moving(index: object) -> list[int]:
 def keep_candidates(context: Context, group: GroupDraft) -> list[tuple[int, bool]]:
     """Elementwise values that more than one stage of the group evaluates: (value, whether keeping it should pay).
 
-    Keeping one in block memory is AStitch's element-level reuse. It should pay when an expensive operator or more bytes than
-    its own stand behind it.
+    Keeping one in block memory is AStitch's element-level reuse. It should pay when an expensive operator or more
+    bytes than its own stand behind it.
     """
     sub = context.sub
     stages: dict[int, set[int]] = {}

@@ -1,8 +1,8 @@
 """Stitching: from a subgraph and the answers to its knobs to a legal plan.
 
-One function, `build`, serves the heuristic (every knob at its default) and the search. Its steps are AStitch's (ASPLOS 2022,
-section 4): dominants, groups, stages, shared intermediates, adaptive thread mapping, places; then kernels, which
-the paper leaves at one.
+One function, `build`, serves the heuristic (every knob at its default) and the search. Its steps are AStitch's
+(ASPLOS 2022, section 4): dominants, groups, stages, shared intermediates, adaptive thread mapping,
+places; then kernels, which the paper leaves at one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from ..graphs.primitives import PRIMITIVES
 from ..graphs.subgraph import Subgraph
 from . import mapping
+from .dominants import live
 from .draft import Context, GroupDraft, StageDraft
 from .edges import Conflict, places
 from .grouping import place
@@ -239,7 +240,7 @@ def _team(context: Context, number: int, phases: list[Phase], ask: Ask) -> bool:
 
 def unfused(sub: Subgraph, target: Target) -> Plan:
     """One kernel for each computed value, every value through global memory: what a graph runtime does per operator."""
-    context = Context(sub, target, extra=frozenset(_live_computed(sub)))
+    context = Context(sub, target, recompute=False, extra=frozenset(_live_computed(sub)))
     kernels: list[Kernel] = []
     edges: list[Edge] = []
     reductions: list[Reduction] = []
@@ -276,7 +277,5 @@ def _alone(context: Context, value: int) -> Kernel:
 
 
 def _live_computed(sub: Subgraph) -> Iterator[int]:
-    from .dominants import live
-
     alive = live(sub)
     return (v for v in sub.computed if v in alive)
