@@ -80,8 +80,8 @@ class Team:
     ) -> list[int]:
         """Nanoseconds of each sample of `batch` runs of the records, timed in C.
 
-        With `evict` the caches hold none of the data before each sample. Sampling stops early once the samples add up to
-        more than `limit_ns`; at least one is taken.
+        With `evict` the caches hold none of the data before each sample. Sampling stops early once the samples add up
+        to more than `limit_ns`; at least one is taken.
         """
         samples = (ctypes.c_int64 * repeats)()
         address, size = (evict.address, evict.bytes) if evict else (None, 0)
@@ -118,25 +118,27 @@ def records(items: Sequence[Record]) -> ctypes.Array[Record]:
     return (Record * len(items))(*items)
 
 
-def usable_processors() -> int:
-    """Processors that this process may run on."""
-    return len(os.sched_getaffinity(0))
+def function_address(function: Any) -> int:
+    """The address of a function of a loaded library."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 @functools.cache
 def load_runtime(path: Path) -> ctypes.CDLL:
     """The runtime library at `path`, with the types of its functions declared."""
     library = ctypes.CDLL(str(path))
+    pointer, text, word, half = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "st_create": (ctypes.c_void_p, [ctypes.c_int32, ctypes.c_int64]),
-        "st_destroy": (None, [ctypes.c_void_p]),
-        "st_run": (ctypes.c_int32, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32]),
-        "st_time": (
-            ctypes.c_int64,
-            [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p, *[ctypes.c_int64] * 2]
-            + [ctypes.c_void_p],
-        ),
-        "st_counts": (None, [ctypes.c_void_p, ctypes.c_void_p]),
+        "st_create": (pointer, [half, word]),
+        "st_destroy": (None, [pointer]),
+        "st_run": (half, [pointer, pointer, word, half]),
+        "st_time": (word, [pointer, pointer, word, word, word, pointer, word, word, pointer]),
+        "st_counts": (None, [pointer, pointer]),
+        "st_library_open": (text, [text]),
+        "st_session_create": (pointer, [text, word, pointer, word, word, word, text, word]),
+        "st_session_release": (None, [pointer]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
