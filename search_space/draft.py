@@ -67,6 +67,21 @@ class Context:
     global_edges: set[tuple[int, int]] = field(default_factory=set)
     _walks: dict[tuple[int, frozenset[int]], tuple[Access, ...]] = field(default_factory=dict)
 
+    def again(self) -> Context:
+        """A fresh context with what was fixed so far; new anchors move groups, so that what they kept is chosen anew."""
+        moved = self.extra != self._extra_before
+        return Context(
+            self.sub,
+            self.target,
+            kept={} if moved else self.kept,
+            extra=self.extra,
+            inline_edges=self.inline_edges,
+            global_edges=self.global_edges,
+        )
+
+    def __post_init__(self) -> None:
+        self._extra_before = self.extra
+
     @cached_property
     def anchors(self) -> tuple[int, ...]:
         return tuple(sorted({*required(self.sub), *self.extra}))

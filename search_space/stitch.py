@@ -39,14 +39,7 @@ def build(sub: Subgraph, target: Target, ask: Ask) -> Plan:
         try:
             edges = places(context, phases)
         except Conflict:
-            context = Context(
-                sub,
-                target,
-                kept={} if context.extra else context.kept,
-                extra=context.extra,
-                inline_edges=context.inline_edges,
-                global_edges=context.global_edges,
-            )
+            context = context.again()
             continue
         edges = _fit_block_memory(context, phases, edges)
         return _freeze(context, phases, edges, answers)
