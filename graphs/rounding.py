@@ -27,6 +27,12 @@ def widen(array: Array, dtype: DType) -> Array:
     return array.astype(wide(dtype), copy=False)
 
 
+def wide_scalar(number: int | float | bool, dtype: DType) -> Array:
+    """A number as `dtype` holds it: a wide array of no dimensions."""
+    with np.errstate(all="ignore"):
+        return widen(np.asarray(number).astype(dtype.numpy), dtype)
+
+
 def narrow(array: Array, dtype: DType) -> Array:
     """A wide array as an array of `dtype`, rounded half to even, in memory of its own and contiguous."""
     with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
 """The float64 reference interpreter: what every kernel is compared with."""
 
 from .canonical import run_subgraph
+from .tensors import Library, eval_node, run_graph
 
-__all__ = ["run_subgraph"]
+__all__ = ["Library", "eval_node", "run_graph", "run_subgraph"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError, VerifyError
-from ..rounding import Array
+from ..rounding import Array, wide_scalar
 from ..subgraph import AxisVar, FloorDiv, Index, Int, Lookup, Mod, Read, Slot, Subgraph, Sum
 
 Fetch = Callable[[int], Array]
@@ -55,7 +55,7 @@ def positions(index: Index, domain: Sequence[int], sub: Subgraph, fetch: Fetch) 
         case Mod(term, divisor):
             return np.mod(positions(term, domain, sub, fetch), divisor)
         case Lookup(read, axis):
-            found = load(fetch(read.value), resolve(read, domain, sub, fetch), read.fill).astype(np.int64)
+            found = load(fetch(read.value), resolve(read, domain, sub, fetch), filler(sub, read)).astype(np.int64)
             return np.where(found < 0, found + sub.extents[axis], found)
 
 
@@ -83,20 +83,25 @@ def resolve(read: Read, domain: Sequence[int], sub: Subgraph, fetch: Fetch) -> A
     return Access(index, valid, len(domain), gathers)
 
 
-def load(array: Array, access: Access, fill: object = None) -> Array:
+def filler(sub: Subgraph, read: Read) -> Array | None:
+    """What `read` gives where it is not valid, as the value read holds it."""
+    return None if read.fill is None else wide_scalar(read.fill, sub.values[read.value].dtype)
+
+
+def load(array: Array, access: Access, fill: Array | None = None) -> Array:
     """What a read gives: `array` (compact) at the index arrays, `fill` where it is not valid (None: anything).
 
     Raises InputError when a gathered index is out of range, VerifyError when a computed one is.
     """
     if access.valid is not None and not access.valid.any():
         shape = [1 if n else 0 for n in access.valid.shape]
-        return np.full(shape, 0 if fill is None else fill).astype(array.dtype)
+        return np.full(shape, 0 if fill is None else fill, array.dtype)
     picked = _pick(
         array, [_in_range(ix, n, access) for ix, n in zip(access.index, array.shape, strict=True)], access.rank
     )
     if access.valid is None or access.valid.all() or fill is None:
         return picked
-    return np.where(access.valid, picked, np.asarray(fill).astype(array.dtype))
+    return np.where(access.valid, picked, fill)
 
 
 def _in_range(index: Array, size: int, access: Access) -> Array:

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..errors import InputError
 from ..primitives import REDUCTIONS
-from ..rounding import Array, Precision, narrow, settle_edge, widen
+from ..rounding import Array, Precision, narrow, settle_edge, wide_scalar, widen
 from ..subgraph import Read, Subgraph, Value
-from .access import Fetch, load, positions, resolve
+from .access import Fetch, filler, load, positions, resolve
 from .elementwise import apply, cast
 from .reductions import reduce
 
@@ -66,7 +66,7 @@ def last_uses(sub: Subgraph) -> dict[int, list[int]]:
 
 def operand(sub: Subgraph, value: Value, read: Read, fetch: Fetch) -> Array:
     """What `read` gives over the domain of `value`, compact."""
-    return load(fetch(read.value), resolve(read, value.domain, sub, fetch), read.fill)
+    return load(fetch(read.value), resolve(read, value.domain, sub, fetch), filler(sub, read))
 
 
 def piecewise(sub: Subgraph, value: Value, fetch: Fetch) -> Array:
@@ -82,8 +82,9 @@ def piecewise(sub: Subgraph, value: Value, fetch: Fetch) -> Array:
 
 def scalar(value: Value) -> Array:
     """The wide array of a `const` value, of no dimensions."""
-    with np.errstate(all="ignore"):
-        return widen(np.asarray(value.attr("value")).astype(value.dtype.numpy), value.dtype)
+    number = value.attr("value")
+    assert isinstance(number, (bool, int, float))
+    return wide_scalar(number, value.dtype)
 
 
 def is_reduction(value: Value) -> bool:

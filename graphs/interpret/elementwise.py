@@ -22,11 +22,13 @@ def _int_divide(a: Array, b: Array) -> Array:
     divisor = np.where(b == 0, b.dtype.type(1), b)
     quotient = np.floor_divide(a, divisor)
     inexact = (quotient * divisor != a) & ((a < 0) != (divisor < 0))
-    return np.where(b == 0, b.dtype.type(0), quotient + inexact.astype(b.dtype))
+    return np.asarray(np.where(b == 0, b.dtype.type(0), quotient + inexact.astype(b.dtype)))
 
 
 def _div(a: Array, b: Array) -> Array:
-    return np.asarray(np.divide(a, b)) if a.dtype.kind == "f" else _int_divide(a, b)
+    if a.dtype.kind != "f":
+        return _int_divide(a, b)
+    return np.asarray(np.divide(a, b))
 
 
 UNARY: dict[str, Callable[[Array], Array]] = {
