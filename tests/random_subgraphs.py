@@ -345,7 +345,7 @@ class _Draft:
         if op in ("shl", "shr"):
             value = self.with_const("bitand", value, dtype.size * 8 - 1)
         elif op == "pow":
-            value = self.clip(value, -2.0, 2.0)
+            value = self.clip(value, -2.0, 2.0) if dtype.is_float else self.with_const("bitand", value, 3)
         elif dtype.is_float:
             value = self.with_const("add", self.unary("abs", value), 0.75)
         else:

@@ -31,6 +31,17 @@ def _div(a: Array, b: Array) -> Array:
     return np.asarray(np.divide(a, b))
 
 
+def _pow(a: Array, b: Array) -> Array:
+    """C99's power of floats; of integers the wrapping one, a negative exponent giving the truncated reciprocal."""
+    if a.dtype.kind == "f":
+        return np.asarray(np.power(a, b))
+    power = np.asarray(np.power(a, np.where(b < 0, b.dtype.type(0), b)))
+    if not (b < 0).any():
+        return power
+    unit = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0)).astype(a.dtype)
+    return np.asarray(np.where(b < 0, unit, power))
+
+
 UNARY: dict[str, Callable[[Array], Array]] = {
     "copy": lambda x: x,
     "neg": np.negative,
@@ -88,7 +99,7 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "ge": np.greater_equal,
     "mod": np.mod,
     "fmod": np.fmod,
-    "pow": np.power,
+    "pow": _pow,
 }
 
 
