@@ -97,7 +97,7 @@ class LibraryOp:
     def record(self, table: int, failure: Failure) -> tuple[Record, LibraryState]:
         """A launch with the addresses at `table`; the state must live as long as the record."""
         state = LibraryState(ctypes.addressof(self.calls), len(self.calls), self.name, ctypes.addressof(failure))
-        return Record(self.kernel, table, ctypes.addressof(state), 0, int(self.wide)), state
+        return Record(self.kernel, table, ctypes.addressof(state), 0, self.wide, False), state
 
 
 class Library:

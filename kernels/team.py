@@ -11,7 +11,6 @@ import functools
 import os
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +28,13 @@ class Record(ctypes.Structure):
         ("buffers", ctypes.c_void_p),
         ("args", ctypes.c_void_p),
         ("block_bytes", ctypes.c_int64),
-        ("wide", ctypes.c_int64),
+        ("wide", ctypes.c_int32),
+        ("counted", ctypes.c_int32),
     )
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What a team has executed so far."""
-
-    launches: int
-    barriers: int
-
-    def since(self, before: Counts) -> Counts:
-        return Counts(self.launches - before.launches, self.barriers - before.barriers)
+Counts = ctypes.c_int64 * 2
+"""Launches and barriers executed by counted records."""
 
 
 class Team:
@@ -54,7 +47,7 @@ class Team:
         if threads < 1:
             raise ValueError(f"a team has at least one thread, not {threads}")
         self.threads = threads
-        self._library = library
+        self.library = library
         self.handle: int | None = library.st_create(threads, spin_ns)
         if not self.handle:
             raise MemoryError("no memory for a thread team")
@@ -63,9 +56,14 @@ class Team:
         # At exit the process ends the threads; a kernel may still be running in a daemon thread.
         self._finalizer.atexit = False
 
-    def run(self, records: ctypes.Array[Record], *, linger: bool = True) -> None:
-        """Runs the records in order. `linger` False: the processors are wanted for something else right after."""
-        error = self._run(self.handle, records, len(records), linger)
+    def run(
+        self, records: ctypes.Array[Record], *, linger: bool = True, counts: ctypes.Array[ctypes.c_int64] | None = None
+    ) -> None:
+        """Runs the records in order and adds what was executed to `counts`.
+
+        `linger` False: the processors are wanted for something else right after.
+        """
+        error = self._run(self.handle, records, len(records), linger, counts or Counts())
         if error:
             raise OSError(error, os.strerror(error))
 
@@ -85,18 +83,12 @@ class Team:
         """
         samples = (ctypes.c_int64 * repeats)()
         address, size = (evict.address, evict.bytes) if evict else (None, 0)
-        taken = self._library.st_time(
+        taken = self.library.st_time(
             self.handle, records, len(records), repeats, batch, address, size, limit_ns, samples
         )
         if taken < 0:
             raise OSError(-taken, os.strerror(-taken))
         return samples[:taken]
-
-    def counts(self) -> Counts:
-        """Launches and barriers executed since the team was made, by all callers."""
-        found = (ctypes.c_int64 * 2)()
-        self._library.st_counts(self.handle, found)
-        return Counts(found[0], found[1])
 
     def close(self) -> None:
         """Ends the workers. Nobody may be running on the team, now or later."""
@@ -125,6 +117,17 @@ def function_address(function: Any) -> int:
     return address
 
 
+def runtime_file(cache: Path) -> Path:
+    import subprocess
+
+    path = cache / "runtime.so"
+    subprocess.run(
+        ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", "-pthread", *map(str, RUNTIME.glob("*.cpp")), "-o", str(path)],
+        check=True,
+    )
+    return path
+
+
 @functools.cache
 def load_runtime(path: Path) -> ctypes.CDLL:
     """The runtime library at `path`, with the types of its functions declared."""
@@ -133,9 +136,8 @@ def load_runtime(path: Path) -> ctypes.CDLL:
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "st_create": (pointer, [half, word]),
         "st_destroy": (None, [pointer]),
-        "st_run": (half, [pointer, pointer, word, half]),
+        "st_run": (half, [pointer, pointer, word, half, pointer]),
         "st_time": (word, [pointer, pointer, word, word, word, pointer, word, word, pointer]),
-        "st_counts": (None, [pointer, pointer]),
         "st_library_open": (text, [text]),
         "st_session_create": (pointer, [text, word, pointer, word, word, word, text, word]),
         "st_session_release": (None, [pointer]),

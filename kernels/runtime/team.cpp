@@ -115,8 +115,7 @@ struct Team : st_team {
     uint32_t epoch = 0;
     const st_record *record = nullptr;
     std::atomic<int32_t> linger{1};
-    std::atomic<int64_t> launches{0};
-    std::atomic<int64_t> barriers{0};
+    int64_t barriers = 0;  // of the running launch, by thread 0
     Gate start;    // generation of the launch
     Gate done;     // generation of the last launch that every worker has finished
     Gate release;  // generation of the barrier
@@ -126,7 +125,7 @@ struct Team : st_team {
 
 void barrier(st_team *base, int32_t thread) {
     Team *team = static_cast<Team *>(base);
-    if (thread == 0) team->barriers.fetch_add(1, std::memory_order_relaxed);
+    if (thread == 0) team->barriers++;
     if (team->threads == 1) return;
     uint32_t generation = team->release.word.load(std::memory_order_acquire);
     if (team->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == team->threads) {
@@ -231,21 +230,27 @@ bool any_wide(const st_record *records, int64_t count) {
 }
 
 // The caller holds the lock when any record is wide.
-int32_t run(Team *team, const st_record *records, int64_t count) {
-    Alone alone;
-    alone.barrier = count_barrier;
+int32_t run(Team *team, const st_record *records, int64_t count, int64_t *counts) {
     for (int64_t i = 0; i < count; i++) {
         const st_record *record = records + i;
         if (!own_block.reserve(record->block_bytes)) return ENOMEM;
+        int64_t barriers;
         if (record->wide != 0) {
+            team->barriers = 0;
             int32_t error = run_wide(team, record);
             if (error != 0) return error;
+            barriers = team->barriers;
         } else {
+            Alone alone;
+            alone.barrier = count_barrier;
             record->kernel(record->buffers, record->args, own_block.data, 0, 1, &alone);
+            barriers = alone.barriers;
+        }
+        if (record->counted != 0) {
+            counts[0]++;
+            counts[1] += barriers;
         }
     }
-    team->launches.fetch_add(count, std::memory_order_relaxed);
-    if (alone.barriers != 0) team->barriers.fetch_add(alone.barriers, std::memory_order_relaxed);
     return 0;
 }
 
@@ -288,13 +293,13 @@ void st_destroy(st_team *base) {
     delete team;
 }
 
-int32_t st_run(st_team *base, const st_record *records, int64_t count, int32_t linger) {
+int32_t st_run(st_team *base, const st_record *records, int64_t count, int32_t linger, int64_t *counts) {
     Team *team = static_cast<Team *>(base);
-    if (!any_wide(records, count)) return run(team, records, count);
+    if (!any_wide(records, count)) return run(team, records, count, counts);
     recover(team);
     pthread_mutex_lock(&team->lock);
     team->linger.store(1, std::memory_order_relaxed);
-    int32_t error = run(team, records, count);
+    int32_t error = run(team, records, count, counts);
     team->linger.store(linger, std::memory_order_relaxed);
     pthread_mutex_unlock(&team->lock);
     return error;
@@ -307,23 +312,17 @@ int64_t st_time(st_team *base, const st_record *records, int64_t count, int64_t 
     pthread_mutex_lock(&team->lock);
     team->linger.store(1, std::memory_order_relaxed);
     void *buffers[] = {evict};
-    st_record eviction = {touch, buffers, &evict_bytes, 0, 1};
-    int64_t taken = 0, total = 0;
+    st_record eviction = {touch, buffers, &evict_bytes, 0, 1, 0};
+    int64_t taken = 0, total = 0, counts[2] = {0, 0};
     int32_t error = 0;
     while (error == 0 && taken < repeats && total <= limit_ns) {
-        if (evict != nullptr) error = run(team, &eviction, 1);
+        if (evict != nullptr) error = run(team, &eviction, 1, counts);
         int64_t begin = now_ns();
-        for (int64_t i = 0; error == 0 && i < batch; i++) error = run(team, records, count);
+        for (int64_t i = 0; error == 0 && i < batch; i++) error = run(team, records, count, counts);
         ns[taken] = now_ns() - begin;
         total += ns[taken++];
     }
     pthread_mutex_unlock(&team->lock);
     return error != 0 ? -error : taken;
-}
-
-void st_counts(st_team *base, int64_t *counts) {
-    Team *team = static_cast<Team *>(base);
-    counts[0] = team->launches.load(std::memory_order_relaxed);
-    counts[1] = team->barriers.load(std::memory_order_relaxed);
 }
 }
