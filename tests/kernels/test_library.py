@@ -20,6 +20,7 @@ from stitchtune.kernels.library import Failure, Library, LibraryError, release_p
 from stitchtune.kernels.team import Team, load_runtime, records, runtime_file
 
 Array = NDArray[Any]
+DTYPE = helper.np_dtype_to_tensor_dtype
 RNG = np.random.default_rng(0)
 
 

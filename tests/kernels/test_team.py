@@ -137,7 +137,8 @@ def test_sleeping_workers_wake_up(team: Team, kernels: ctypes.CDLL) -> None:
 
 def test_idle_workers_use_no_processor_time(runtime: ctypes.CDLL, kernels: ctypes.CDLL) -> None:
     team = Team(runtime, 4)
-    team.run(records([Launch(kernels.mark, 15, 0).record]))
+    launch = Launch(kernels.mark, 15, 0)
+    team.run(records([launch.record]))
     time.sleep(0.01)
     before = resource.getrusage(resource.RUSAGE_SELF)
     time.sleep(0.1)
@@ -189,8 +190,8 @@ def test_samples_are_timed_in_batches_and_stop_at_the_limit(team: Team, kernels:
     items = records([launch.record])
     assert len(team.time(items, 7, batch=3, evict=Eviction(1 << 20))) == 7
     assert launch.data[0] == 21
-    slow = records([Launch(kernels.wait, 1, 1_000_000).record])
-    samples = team.time(slow, 100, limit_ns=1)
+    slow = Launch(kernels.wait, 1, 1_000_000)
+    samples = team.time(records([slow.record]), 100, limit_ns=1)
     assert len(samples) == 1
     assert samples[0] > 10_000
 
