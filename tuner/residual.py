@@ -25,7 +25,7 @@ NOISE = 0.03
 """Relative noise of a timing, as a deviation of its logarithm."""
 
 _SAME, _PARTS, _KNOBS, _BIAS = 0.3, 0.35, 0.25, 0.3
-"""Prior deviations: an offset per subgraph, the parts of the cost, the knobs in a subgraph, the model's overall bias."""
+"""Prior deviations: an offset per subgraph, the parts of the cost, knobs in a subgraph, the model's overall bias."""
 
 _SCALES = (0.5, 1.0, 2.0, 4.0)
 
@@ -58,6 +58,18 @@ class Residual:
         variance = prior - np.einsum("ij,jk,ik->i", cross, self.inverse, cross)
         return cross @ self.weights, np.sqrt(np.maximum(variance, 1e-6))
 
+    def sample(self, asked: Sequence[Observation], rng: np.random.Generator) -> Array:
+        """One draw of the correction of all `asked` together, from what the fit believes (Thompson sampling)."""
+        covariance = _kernel(asked, asked, self.scale)
+        mean = np.zeros(len(asked))
+        if self.weights is not None and self.inverse is not None:
+            cross = _kernel(asked, self.points, self.scale)
+            mean = cross @ self.weights
+            covariance = covariance - cross @ self.inverse @ cross.T
+        factor = np.linalg.cholesky(covariance + 1e-6 * np.eye(len(asked)))
+        drawn: Array = mean + factor @ rng.standard_normal(len(asked))
+        return drawn
+
     def left_out(self) -> Array:
         """The prediction for every point from all the others."""
         if self.weights is None or self.inverse is None:
@@ -77,7 +89,7 @@ def fit(observations: Sequence[Observation], subgraphs: Sequence[str] = ()) -> R
     ratios = np.array([p.log_ratio for p in points])
     best, least = Residual(), np.inf
     for scale in _SCALES:
-        inverse = np.linalg.inv(_kernel(points, points, scale) + NOISE**2 * np.eye(len(points)))
+        inverse: Array = np.linalg.inv(_kernel(points, points, scale) + NOISE**2 * np.eye(len(points)))
         found = Residual(points, scale, inverse @ ratios, inverse)
         error = float(np.mean(np.abs(found.left_out() - ratios)))
         if error < least:
@@ -93,8 +105,9 @@ def _kernel(a: Sequence[Observation], b: Sequence[Observation], scale: float) ->
     same = np.array([[p.subgraph == q.subgraph for q in b] for p in a], dtype=float)
     knobs = np.array([[_differing(p, q) if p.subgraph == q.subgraph else 0.0 for q in b] for p in a])
     known = np.array([[bool(p.assignment) == bool(q.assignment) for q in b] for p in a], dtype=float)
-    parts = _PARTS**2 * np.exp(-distance / (2 * scale**2))
-    return _BIAS**2 + _SAME**2 * same + parts + _KNOBS**2 * same * known * np.exp(-knobs / (3 * scale))
+    parts: Array = _PARTS**2 * np.exp(-distance / (2 * scale**2))
+    chosen: Array = _KNOBS**2 * same * known * np.exp(-knobs / (3 * scale))
+    return _BIAS**2 + _SAME**2 * same + parts + chosen
 
 
 def _differing(a: Observation, b: Observation) -> float:
@@ -111,7 +124,7 @@ class Quality:
     """How well predictions rank measured plans, averaged over the subgraphs with at least four of them.
 
     rank_correlation  Spearman's, 1 when the order is right
-    regret            slowdown of the best of the k plans predicted fastest against the fastest measured, 0 when it is among them
+    regret            best of the k plans predicted fastest over the fastest measured, less 1; 0 when it is among them
     subgraphs, plans  what the averages are over; nothing was measured enough when 0
     """
 

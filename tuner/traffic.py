@@ -1,0 +1,369 @@
+"""What the tasks of a group read, write and compute, from plan and subgraph alone.
+
+Bytes are charged to the place they come from: *far* memory (first touch: DRAM, or whichever cache holds the whole
+working set), the shared *cache* (touched before, but too long ago for the block's own memory), or *block* memory
+(L2 of one core, shared memory of a GPU block). Registers and L1 hits cost nothing but their instructions.
+Locality is judged by footprints: data touched again is found where everything touched in between fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..graphs.primitives import PRIMITIVES
+from ..graphs.subgraph import AxisVar, FloorDiv, Index, Lookup, Mod, Subgraph, Sum
+from ..search_space.access import Access, walk
+from ..search_space.plan import Group, Place, Plan, Stage
+from ..search_space.target import DeviceModel
+
+LINE = 64
+"""Bytes that memory moves at least (a cache line; two sectors of a GPU)."""
+
+SETS = 64
+"""Sets of a first-level cache, as far as they matter for strides: pages scatter what is further apart."""
+
+NEAR = 0.75
+"""Share of a cache that a footprint may take and still be found there."""
+
+SECONDS = {"add": 1 / 30e9, "gather": 1 / 1e9, "chain": 1 / 0.7e9, "loop": 1 / 3e8, "task": 1 / 5e7}
+"""Seconds per element of the classes that every model knows, where it has not measured them."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The average task of a group: bytes by where they come from, processor seconds by kind."""
+
+    far: float = 0.0
+    cache: float = 0.0
+    block: float = 0.0
+    stream: float = 0.0
+    """Bytes written past the caches."""
+    operations: float = 0.0
+    overhead: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.far + other.far,
+            self.cache + other.cache,
+            self.block + other.block,
+            self.stream + other.stream,
+            self.operations + other.operations,
+            self.overhead + other.overhead,
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """A plan with what several groups need to know of each other."""
+
+    sub: Subgraph
+    plan: Plan
+    model: DeviceModel
+    places: Mapping[tuple[int, int], Place]
+    parts: Mapping[int, int]
+    """Partial results per element of each split reduction."""
+    rates: Mapping[str, float]
+    kept: frozenset[int] = field(default=frozenset())
+    """Values that some consumer reads from memory."""
+
+    def inlined(self, value: int, reader: int) -> bool:
+        return self.places.get((value, reader)) == "inline"
+
+    def rate(self, op: str) -> float:
+        """Elements of four bytes per second and processor, vectorised."""
+        if op in self.rates:
+            return self.rates[op]
+        if op in SECONDS:
+            return 1 / SECONDS[op]
+        cost = PRIMITIVES[op].cost if op in PRIMITIVES else 1
+        nearest = "exp" if cost >= 12 and "exp" in self.rates else "add"
+        weight = cost / 12 if nearest == "exp" else cost
+        return self.rate(nearest) / weight
+
+    def scalar_rate(self, op: str) -> float:
+        return self.rate(op) / (self.model.target.vector_bytes / 4)
+
+
+def view(sub: Subgraph, plan: Plan, model: DeviceModel) -> View:
+    """`plan` of `sub` on the device of `model`, ready for `group_work`."""
+    places = {(e.value, e.consumer): e.place for e in plan.edges}
+    kept = {e.value for e in plan.edges if e.place in ("block", "global", "alias")} | set(sub.outputs)
+    parts: dict[int, int] = {}
+    for kernel in plan.kernels:
+        for phase in kernel.phases:
+            for group in phase.groups:
+                tiles = dict(group.parallel)
+                for stage in group.stages:
+                    for value in stage.values:
+                        split = [math.ceil(sub.extents[a] / tiles[a]) for a in sub.values[value].reduce if a in tiles]
+                        parts[value] = max(parts.get(value, 1), math.prod(split))
+    return View(sub, plan, model, places, parts, dict(model.throughput), frozenset(kept))
+
+
+def task_count(sub: Subgraph, group: Group) -> int:
+    """Tasks of a group: tiles of its parallel axes."""
+    return math.prod(math.ceil(sub.extents[a] / tile) for a, tile in group.parallel)
+
+
+def group_work(view: View, group: Group) -> list[Work]:
+    """The average task of `group`, stage by stage."""
+    sizes = _sizes(view.sub, group)
+    touches = [list(_touches(view, stage, sizes)) for stage in group.stages]
+    footprints: dict[tuple[int, frozenset[int]], float] = {}
+    for touch in (t for stage in touches for t in stage):
+        footprints[touch.value, touch.axes] = max(touch.bytes, footprints.get((touch.value, touch.axes), 0.0))
+    footprint = sum(footprints.values())
+    seen: set[tuple[int, frozenset[int]]] = set()
+    works = []
+    for stage, stage_touches in zip(group.stages, touches, strict=True):
+        work = _instructions(view, stage, sizes)
+        for touch in stage_touches:
+            work += _traffic(view, group, touch, sizes, footprint, (touch.value, touch.axes) in seen)
+            seen.add((touch.value, touch.axes))
+        works.append(work)
+    return works
+
+
+def _sizes(sub: Subgraph, group: Group) -> dict[int, float]:
+    """Average iterations of each axis within one task (the last tile of an axis may be short)."""
+    sizes = {axis: float(extent) for axis, extent in enumerate(sub.extents)}
+    for axis, tile in group.parallel:
+        sizes[axis] = sub.extents[axis] / max(1, math.ceil(sub.extents[axis] / tile))
+    return sizes
+
+
+# --- memory
+
+
+@dataclass(frozen=True)
+class _Touch:
+    """One access of a task to memory.
+
+    axes     of the task's loops that the address depends on
+    bytes    distinct bytes per task
+    again    bytes read again within the task, from how far apart (the footprint in between)
+    lines    bytes of whole lines moved, when lines are gone before their neighbours are wanted; from how far apart
+    place    "far": first touched outside the task; "block": block memory; "write"; "stream"
+    """
+
+    value: int
+    axes: frozenset[int]
+    bytes: float
+    again: float
+    again_distance: float
+    lines: float
+    lines_distance: float
+    place: str
+
+
+def _touches(view: View, stage: Stage, sizes: Mapping[int, float]) -> Iterator[_Touch]:
+    for root in (*stage.values, *stage.combine):
+        if root in stage.values:
+            for access in walk(view.sub, root, view.inlined):
+                source = view.sub.values[access.value]
+                place = view.places.get((access.value, access.reader), "far")
+                if source.op == "const" or place in ("inline", "register", "shuffle", "alias"):
+                    continue
+                yield _touch(view, stage, sizes, access, "block" if place == "block" else "far")
+        axes = view.sub.values[root].axes
+        written = Access(root, root, root, tuple(AxisVar(a) for a in axes), False)
+        combined = root in stage.combine
+        if (parts := view.parts.get(root, 1)) > 1:
+            touch = _touch(view, stage, sizes, written, "far" if combined else "write")
+            share = parts if combined else 1
+            yield _scaled(touch, share)
+        if root in view.kept and (combined or parts == 1):
+            near = root not in view.sub.outputs and not any(
+                p == "global" for (v, _), p in view.places.items() if v == root
+            )
+            stream = "stream" if root in view.plan.stream else "write"
+            yield _touch(view, stage, sizes, written, "block" if near else stream)
+
+
+def _scaled(touch: _Touch, factor: float) -> _Touch:
+    return _Touch(
+        touch.value,
+        touch.axes,
+        touch.bytes * factor,
+        touch.again * factor,
+        touch.again_distance * factor,
+        touch.lines * factor,
+        touch.lines_distance,
+        touch.place,
+    )
+
+
+def _touch(view: View, stage: Stage, sizes: Mapping[int, float], access: Access, place: str) -> _Touch:
+    sub = view.sub
+    item = sub.values[access.value].dtype.size
+    axes = access.axes & frozenset(stage.order)
+    order = [a for a in stage.order if sizes[a] > 1]
+    used = [a for a in order if a in axes]
+    elements = min(math.prod(sizes[a] for a in used), sub.elements(access.value))
+    # read again: loops outside the innermost one it depends on, that it does not depend on
+    outer = [a for a in order[: order.index(used[-1])] if a not in axes] if used else []
+    repeats = math.prod(sizes[a] for a in outer)
+    inner = math.prod(sizes[a] for a in used if outer and order.index(a) > order.index(outer[0]))
+    # whole lines: the contiguous axis is not the innermost of those it depends on
+    unit, run = _run(sub, access, sizes)
+    lines, lines_distance = 0.0, 0.0
+    if used and run * item < LINE:
+        lines, lines_distance = elements * LINE / max(1.0, run), elements * LINE / max(1.0, run)
+    if used and unit in used and unit != used[-1]:
+        span = math.prod(sizes[a] for a in used[used.index(unit) + 1 :]) * LINE
+        if span > lines_distance:
+            lines, lines_distance = elements * LINE, span
+    if lines_distance:
+        lines_distance *= _crowding(sub, access, used[-1])
+    return _Touch(
+        access.value,
+        axes,
+        elements * item,
+        (repeats - 1) * elements * item,
+        inner * item,
+        lines,
+        lines_distance,
+        place,
+    )
+
+
+def _traffic(view: View, group: Group, touch: _Touch, sizes: Mapping[int, float], footprint: float, seen: bool) -> Work:
+    """Where the bytes of a touch come from, given the task's whole footprint."""
+    target = view.model.target
+    first, cache, block = touch.bytes, 0.0, 0.0
+    if touch.lines_distance > NEAR * target.l1_bytes:
+        if touch.lines_distance > NEAR * 2 * target.block_bytes:
+            first = max(first, touch.lines)
+        else:
+            block += touch.lines
+    if touch.again and touch.again_distance > NEAR * target.l1_bytes / 2:
+        if touch.again_distance > NEAR * 2 * target.block_bytes:
+            cache += touch.again
+        else:
+            block += touch.again
+    if touch.place == "stream":
+        return Work(stream=first, cache=cache, block=block)
+    if touch.place == "block" or (seen and footprint <= NEAR * 2 * target.block_bytes):
+        return Work(cache=cache, block=block + first)
+    if seen:
+        return Work(cache=cache + first, block=block)
+    shared = [(a, t) for a, t in group.parallel if a not in touch.axes]
+    if not shared or touch.place == "write":
+        return Work(far=first, cache=cache, block=block)
+    # tasks that differ only along axes it does not depend on touch the same bytes
+    outermost = group.parallel.index(shared[0])
+    between = math.prod(math.ceil(view.sub.extents[a] / t) for a, t in group.parallel[outermost + 1 :])
+    tasks = task_count(view.sub, group)
+    distinct = tasks / math.prod(math.ceil(view.sub.extents[a] / t) for a, t in shared)
+    fresh = min(1.0, distinct * min(target.processors, tasks / distinct) / tasks) if tasks else 1.0
+    near = footprint * between <= NEAR * 2 * target.block_bytes
+    rest = first * (1 - fresh)
+    return Work(far=first * fresh, cache=cache + (0.0 if near else rest), block=block + (rest if near else 0.0))
+
+
+def _run(sub: Subgraph, access: Access, sizes: Mapping[int, float]) -> tuple[int, float]:
+    """The axis that walks contiguous memory (-1: none), and the elements in one contiguous run of a task."""
+    run, unit = 1.0, -1
+    for index, axis in zip(reversed(access.index), reversed(sub.values[access.value].axes), strict=True):
+        found = unit_axis(index)
+        unit = found if run == 1.0 and unit < 0 else unit
+        run *= sizes[found] if found >= 0 else 1.0
+        if found < 0 or sizes[found] < sub.extents[axis]:
+            break
+    return unit, run
+
+
+def _crowding(sub: Subgraph, access: Access, axis: int) -> float:
+    """How many times less a cache holds of lines that `axis` steps through: a power of two uses few of its sets."""
+    stride = sub.values[access.value].dtype.size
+    for index, own in zip(reversed(access.index), reversed(sub.values[access.value].axes), strict=True):
+        if unit_axis(index) == axis:
+            return max(1.0, min(SETS, math.gcd(max(1, stride // LINE), SETS)))
+        stride *= sub.extents[own]
+    return 1.0
+
+
+def unit_axis(index: Index) -> int:
+    """The axis along which an index advances by one; -1 when there is none."""
+    match index:
+        case AxisVar(axis):
+            return axis
+        case Sum(terms):
+            return next((unit_axis(t) for c, t in terms if c == 1 and unit_axis(t) >= 0), -1)
+        case Mod(term, _):
+            return unit_axis(term)
+        case _:
+            return -1
+
+
+# --- instructions
+
+
+def _instructions(view: View, stage: Stage, sizes: Mapping[int, float]) -> Work:
+    """Processor seconds of a stage in one task: operators, irregular loads, dependent accumulation, loop starts."""
+    seconds = 0.0
+    for root in stage.values:
+        value = view.sub.values[root]
+        seconds += _operator(view, stage, sizes, root, frozenset(value.domain))
+        done: set[tuple[int, tuple[Index, ...]]] = set()
+        for access in walk(view.sub, root, view.inlined):
+            source = view.sub.values[access.value]
+            if view.inlined(access.value, access.reader) and source.op not in ("input", "const"):
+                if (access.value, access.index) not in done:
+                    done.add((access.value, access.index))
+                    seconds += _operator(view, stage, sizes, access.value, access.axes)
+            elif source.op != "const" and stage.vector in access.axes:
+                unit = unit_axis(access.index[-1]) if access.index else -1
+                count = _executions(stage, sizes, access.axes)
+                irregular = unit != stage.vector or any(_is_irregular(i) for i in access.index)
+                seconds += count / view.rate("gather") if irregular else 0.5 * count / view.rate("add")
+    innermost = math.prod(sizes[a] for a in stage.order[:-1])
+    return Work(operations=seconds, overhead=innermost / view.rate("loop"))
+
+
+def _is_irregular(index: Index) -> bool:
+    """True for what is not a sum of axes: lookups and divisions need an address per element."""
+    match index:
+        case Sum(terms):
+            return any(_is_irregular(t) for _, t in terms)
+        case FloorDiv() | Mod() | Lookup():
+            return True
+        case _:
+            return False
+
+
+def _executions(stage: Stage, sizes: Mapping[int, float], axes: frozenset[int]) -> float:
+    """How often something runs that depends on `axes`: it is hoisted out of the loops inside its innermost axis."""
+    last = max((i for i, a in enumerate(stage.order) if a in axes), default=-1)
+    return math.prod(sizes[a] for a in stage.order[: last + 1])
+
+
+def _operator(view: View, stage: Stage, sizes: Mapping[int, float], number: int, axes: frozenset[int]) -> float:
+    value = view.sub.values[number]
+    operands = [view.sub.values[r.value].dtype.size for r in value.reads]
+    item = max(4 if value.dtype.is_low_precision else value.dtype.size, *operands, 1)
+    native = max(1, view.model.target.vector_bytes // item)
+    count = _executions(stage, sizes, axes)
+    weight = len(value.reads) if value.op == "piecewise" else 1
+    name = {"sum": "add", "prod": "add", "max": "maximum", "min": "minimum", "piecewise": "where"}.get(
+        value.op, value.op
+    )
+    vectorised = stage.vector >= 0 and stage.vector in axes and stage.width > 1
+    if not vectorised:
+        seconds = weight * count / view.scalar_rate(name)
+    else:
+        extent = sizes[stage.vector]
+        full = math.floor(extent / stage.width)
+        steps = full * max(1.0, stage.width / native) + (extent - full * stage.width)
+        seconds = weight * count / extent * steps * native / (view.rate(name) * 4 / item)
+    if value.reduce and stage.order and stage.order[-1] in value.reduce:
+        # each step of the innermost loop waits for the one before it
+        reduction = view.plan.reduction(number)
+        chains = reduction.accumulators * (stage.width if vectorised else 1)
+        seconds = max(seconds, count / chains / view.rate("chain"))
+        seconds += count / sizes[stage.order[-1]] * 4 / view.rate("chain")
+        if reduction.coupled >= 0:
+            seconds += count / (view.rate("div") if vectorised else view.scalar_rate("div"))
+    return seconds
