@@ -81,7 +81,17 @@ def from_json(cls: type[T], data: Any) -> T:
 
 def dumps(value: Any, kind: Any = None) -> str:
     """Canonical text: equal values give equal text (sorted names, no spaces)."""
-    return json.dumps(to_json(value, kind), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text_of(to_json(value, kind))
+
+
+def text_of(data: Any) -> str:
+    """Canonical text of JSON data. Raises CodecError for data that JSON cannot spell (a parsed 1e999)."""
+    try:
+        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise CodecError("nested too deeply") from None
+    except ValueError:
+        raise CodecError("a number beyond the range of floats") from None
 
 
 def loads(cls: type[T], text: str | bytes, limit: int = MAX_BYTES) -> T:

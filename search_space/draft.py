@@ -68,7 +68,7 @@ class Context:
     _walks: dict[tuple[int, frozenset[int]], tuple[Access, ...]] = field(default_factory=dict)
 
     def again(self) -> Context:
-        """A fresh context with what was fixed so far; new anchors move groups, so that what they kept is chosen anew."""
+        """A fresh context with what was fixed so far; new anchors move groups, so what these kept is chosen anew."""
         moved = self.extra != self._extra_before
         return Context(
             self.sub,

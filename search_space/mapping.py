@@ -44,8 +44,11 @@ def choose_tiles(context: Context, group: GroupDraft, ask: Ask) -> None:
     space = "_".join(map(str, group.parallel))
     for axis in group.parallel:
         extent = max(1, sub.extents[axis])
-        choices = tuple(dict.fromkeys((*(t for t in TILES if t <= extent), extent)))
-        knob = Knob(f"tile.{group.seed}.{space}.{axis}", choices, _nearest(choices, tiles[axis]))
+        powers = tuple(dict.fromkeys((*(t for t in TILES if t <= extent), extent)))
+        near = _nearest(powers, tiles[axis])
+        # The window moves with the default, so the default is part of the name.
+        at = powers.index(near)
+        knob = Knob(f"tile.{group.seed}.{space}.{axis}.{near}", powers[max(0, at - 3) : at + 4], near)
         group.tiles[axis] = int(ask(knob))
 
 

@@ -163,24 +163,27 @@ def _group(context: Context, group: GroupDraft, ask: Ask) -> Group:
     return Group(
         parallel=tuple((a, group.tiles[a]) for a in group.parallel),
         stages=stages,
-        tasks_per_block=int(ask(Knob(f"tasks.{group.seed}", (1, 8), 1))) if group.parallel else 1,
+        tasks_per_block=_tasks_per_block(context, group, ask),
     )
 
 
+def _tasks_per_block(context: Context, group: GroupDraft, ask: Ask) -> int:
+    """Vertical packing: offered where every processor has many tasks."""
+    tasks = 1
+    for axis in group.parallel:
+        tasks *= -(-context.sub.extents[axis] // group.tiles[axis])
+    many = 64 * context.target.processors
+    return int(ask(Knob(f"tasks.{group.seed}", (1, 8), 1))) if tasks >= many else 1
+
+
 def _stage(context: Context, stage: StageDraft, ask: Ask) -> Stage:
-    sub = context.sub
-    lead = stage.members[0] if stage.members else stage.combine[0]
     width = 1
     unroll: tuple[tuple[int, int], ...] = ()
     if stage.vector >= 0:
-        native = max(1, context.target.vector_bytes // _widest(context, stage))
-        width = int(ask(Knob(f"width.{lead}", tuple(sorted({max(1, native // 2), native, 2 * native})), native)))
-        outer = [a for a in stage.order if a != stage.vector]
-        if outer:
-            axis = outer[-1]
-            columns = any(axis in sub.values[m].reduce for m in stage.members)
-            factor = int(ask(Knob(f"unroll.{lead}.{axis}", (1, 2, 4, 8), 4 if columns else 1)))
-            unroll = ((axis, factor),) if factor > 1 else ()
+        # One knob for the whole plan: wide registers pay or not by machine and operator mix, not by loop.
+        share = int(ask(Knob("vector.share", (1, 2), 1)))
+        width = max(1, context.target.vector_bytes // _widest(context, stage) // share)
+        unroll = _unroll(context, stage, ask)
     return Stage(
         values=tuple(stage.members),
         order=stage.order,
@@ -191,6 +194,15 @@ def _stage(context: Context, stage: StageDraft, ask: Ask) -> Stage:
     )
 
 
+def _unroll(context: Context, stage: StageDraft, ask: Ask) -> tuple[tuple[int, int], ...]:
+    """Unrolls the loop outside the vector loop where a reduction runs along it: accumulators are loaded less often."""
+    outer = [a for a in stage.order if a != stage.vector]
+    if not outer or not any(outer[-1] in context.sub.values[m].reduce for m in stage.members):
+        return ()
+    factor = int(ask(Knob(f"unroll.{stage.members[0]}.{outer[-1]}", (1, 2, 4, 8), 4)))
+    return ((outer[-1], factor),) if factor > 1 else ()
+
+
 def _widest(context: Context, stage: StageDraft) -> int:
     """Bytes of the widest type that the lanes of a stage compute in (low-precision floats compute in float32)."""
     values = [context.sub.values[m] for m in (*stage.members, *stage.combine)]
@@ -198,13 +210,17 @@ def _widest(context: Context, stage: StageDraft) -> int:
 
 
 def _reductions(context: Context, phases: list[Phase], ask: Ask) -> tuple[Reduction, ...]:
+    """Independent accumulators for reductions along the vector axis: one count for all of a group."""
     found: list[Reduction] = []
-    for stage in (s for p in phases for g in p.groups for s in g.stages):
-        for value in stage.values:
-            reduced = context.sub.values[value].reduce
-            if reduced and stage.vector in reduced:
-                long = context.sub.extents[stage.vector] >= 8 * stage.width
-                count = int(ask(Knob(f"accumulators.{value}", (1, 2, 4, 8), 4 if long else 1)))
+    for group in (g for p in phases for g in p.groups):
+        for stage in group.stages:
+            for value in stage.values:
+                if stage.vector not in context.sub.values[value].reduce:
+                    continue
+                lead = next(v for s in group.stages for v in s.values if context.is_reduction(v))
+                count = int(ask(Knob(f"accumulators.{lead}", (1, 2, 4, 8), 4)))
+                steps = context.sub.extents[stage.vector] // max(1, stage.width)
+                count = min(count, 1 << max(0, steps.bit_length() - 2))
                 if count > 1:
                     found.append(Reduction(value, accumulators=count))
     return tuple(sorted(found, key=lambda r: r.value))
@@ -228,7 +244,10 @@ def _team(context: Context, number: int, phases: list[Phase], ask: Ask) -> bool:
         for value in (*stage.values, *stage.combine):
             primitive = PRIMITIVES.get(context.sub.values[value].op)
             work += context.sub.domain_size(value) * (primitive.cost if primitive else 1)
-    return bool(ask(Knob(f"team.{number}", (True, False), work >= SERIAL_WORK)))
+    default_team = work >= SERIAL_WORK
+    if not SERIAL_WORK // 16 <= work <= SERIAL_WORK * 16:
+        return default_team
+    return bool(ask(Knob(f"team.{number}.{default_team}", (True, False), default_team)))
 
 
 def unfused(sub: Subgraph, target: Target) -> Plan:
