@@ -1,0 +1,239 @@
+"""Source text becomes a shared library: the compiler, its flags, and a cache addressed by content.
+
+The key of an artifact is the source, the resolved flags, and the versions of the compiler and the C library.
+Libraries are published by atomic rename, each with its digest beside it; one that does not match its digest, or that
+somebody else could have written, is built again and never loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPILERS = ("g++", "clang++")
+"""Looked for in this order."""
+
+BASE_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fopenmp-simd",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-semantic-interposition",
+)
+"""Without -ffast-math: NaN, infinities, signed zeros and subnormals keep their meaning, and nothing is reassociated.
+No contraction to fused multiply-add, so that a result does not depend on which loop computed it."""
+
+TIMEOUT_S = 120
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler and what it makes here.
+
+    machine      the flags that -march=native stands for on this machine
+    vector_math  the C library has vector forms of exp and its like, and the compiler calls them
+    """
+
+    path: str
+    version: str
+    libc: str
+    machine: tuple[str, ...]
+    vector_math: bool
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return (*BASE_FLAGS, *self.machine)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("-lmvec", "-lm") if self.vector_math else ("-lm",)
+
+    @property
+    def identity(self) -> str:
+        """What of the compiler decides a result, as one line for keys."""
+        return "; ".join((self.version, self.libc, " ".join(self.flags), " ".join(self.libraries)))
+
+
+@dataclass(frozen=True)
+class BuildFailure:
+    """A unit that did not compile: the stage and the compiler's first error line."""
+
+    stage: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled library in the cache."""
+
+    library: Path
+    digest: str
+
+
+@functools.cache
+def find_compiler(command: str | None = None) -> Compiler | None:
+    """The C++ compiler of this machine (or `command`); None when there is none that works."""
+    for name in (command,) if command else COMPILERS:
+        path = shutil.which(name)
+        if path and (compiler := _examine(path)) is not None:
+            return compiler
+    return None
+
+
+def _examine(path: str) -> Compiler | None:
+    version = _output([path, "--version"])
+    if version is None:
+        return None
+    libc = " ".join(platform.libc_ver())
+    machine = _machine_flags(path)
+    plain = Compiler(path, version.splitlines()[0].strip(), libc, machine, False)
+    return Compiler(plain.path, plain.version, libc, machine, _has_vector_math(plain))
+
+
+def _output(command: Sequence[str], text: str = "") -> str | None:
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout + done.stderr if done.returncode == 0 else None
+
+
+def _machine_flags(path: str) -> tuple[str, ...]:
+    """What -march=native means, spelled out: the same text only where the machine code may be the same."""
+    text = _output([path, "-march=native", "-###", "-E", "-x", "c++", "/dev/null"])
+    for line in (text or "").splitlines():
+        words = shlex.split(line) if "cc1plus" in line else []
+        found: list[str] = []
+        for word, after in zip(words, [*words[1:], ""], strict=bool(words)):
+            if re.fullmatch(r"-m(arch|tune|no-|)[\w.=+-]*", word):
+                found.append(word)
+            elif word == "--param":
+                found += [word, after]
+        if any(w.startswith("-march=") for w in found):
+            return tuple(found)
+    native = _output([path, "-march=native", "-E", "-x", "c++", "/dev/null"]) is not None
+    return ("-march=native",) if native else ()
+
+
+_PROBE = """
+extern "C" {
+#pragma omp declare simd notinbranch
+__attribute__((const)) float expf(float) noexcept;
+#pragma omp declare simd notinbranch
+__attribute__((const)) float erff(float) noexcept;
+}
+extern "C" void probe(const float* x, float* y, int n) {
+#pragma omp simd
+  for (int i = 0; i < n; ++i) y[i] = expf(x[i]) + erff(x[i]);
+}
+"""
+
+
+def _has_vector_math(compiler: Compiler) -> bool:
+    """True when a loop over exp and erf (glibc 2.35) compiles to calls of libmvec that link."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
+        source.write_text(_PROBE)
+        command = [compiler.path, *compiler.flags, "-Wl,-z,defs", str(source), "-o", str(library), "-lmvec", "-lm"]
+        if _output(command) is None:
+            return False
+        return b"_ZGV" in library.read_bytes()
+
+
+# --- the cache
+
+
+def unit_digest(source: str, compiler: Compiler) -> str:
+    """The content address of a unit."""
+    text = "\0".join((source, compiler.identity))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def compile_units(
+    sources: Sequence[str], compiler: Compiler, cache: Path, jobs: int = 2
+) -> list[Artifact | BuildFailure]:
+    """Each source as a library in `cache`, compiled in parallel where it is not there yet.
+
+    Raises OSError when the cache folder cannot be used.
+    """
+    prepare_cache(cache)
+    unique = list(dict.fromkeys(sources))
+    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        results = dict(zip(unique, pool.map(lambda s: _compile(s, compiler, cache), unique), strict=True))
+    return [results[source] for source in sources]
+
+
+def prepare_cache(cache: Path) -> None:
+    """Makes the folder, for this user alone. Raises OSError when it belongs to somebody else or others may write it."""
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_private(cache):
+        raise PermissionError(f"{cache} can be written by others: give another cache folder, or remove it")
+
+
+def _is_private(path: Path) -> bool:
+    """True for a real file or folder of this user that nobody else may write."""
+    try:
+        facts = path.lstat()
+    except OSError:
+        return False
+    if stat.S_ISLNK(facts.st_mode):
+        return False
+    mine = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+    return mine and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _compile(source: str, compiler: Compiler, cache: Path) -> Artifact | BuildFailure:
+    digest = unit_digest(source, compiler)
+    library, seal = cache / f"{digest}.so", cache / f"{digest}.sha256"
+    if _intact(library, seal):
+        return Artifact(library, digest)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="tmp-") as folder:
+        text, made, made_seal = Path(folder) / "unit.cpp", Path(folder) / "unit.so", Path(folder) / "unit.sha256"
+        text.write_text(source)
+        command = [compiler.path, *compiler.flags, str(text), "-o", str(made), *compiler.libraries]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired:
+            return BuildFailure("compile", f"the compiler took more than {TIMEOUT_S} s")
+        except OSError as error:
+            return BuildFailure("compile", f"{compiler.path}: {error.strerror}")
+        if done.returncode:
+            return BuildFailure("compile", _first_error(done.stderr, str(text)))
+        made.chmod(0o700)
+        made_seal.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
+        made_seal.chmod(0o600)
+        # The seal goes last: a library without one is built again. Racing builders publish equal contents.
+        os.replace(made, library)
+        os.replace(made_seal, seal)
+    return Artifact(library, digest)
+
+
+def _intact(library: Path, seal: Path) -> bool:
+    if not (_is_private(library) and _is_private(seal)):
+        return False
+    try:
+        return seal.read_text() == hashlib.sha256(library.read_bytes()).hexdigest()
+    except OSError:
+        return False
+
+
+def _first_error(stderr: str, path: str) -> str:
+    """The first line of a compiler's output that says error, without the temporary path."""
+    lines = [line.replace(path, "unit.cpp") for line in stderr.splitlines()]
+    return next((line for line in lines if "error" in line), lines[0] if lines else "the compiler failed silently")

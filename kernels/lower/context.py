@@ -1,0 +1,169 @@
+"""What lowering needs to know about one plan: places, homes, extents, and the arrays of the whole launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ...graphs.dtypes import DType
+from ...graphs.subgraph import Subgraph, Value
+from ...search_space.plan import Group, Place, Plan, Stage
+from ..loops import Argument, Array, Expr, Literal
+from .errors import LoweringError
+from .integers import add, ceiling, mul, number
+
+
+def computing(dtype: DType) -> DType:
+    """The dtype values of `dtype` have in registers."""
+    return DType.F32 if dtype.is_low_precision else dtype
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Row-major storage: one stride per axis of the value (in the value's axis order), and the elements in all."""
+
+    strides: tuple[Expr, ...]
+    elements: Expr
+
+    def offset(self, positions: Sequence[Expr]) -> Expr:
+        total: Expr = number(0)
+        for position, stride in zip(positions, self.strides, strict=True):
+            total = add(total, mul(position, stride))
+        return total
+
+
+def layout(sizes: Sequence[Expr], order: Sequence[int], pad: int = 0) -> Layout:
+    """Strides of a value whose axis k has `sizes[k]`, stored in `order` (indices into sizes, outer to inner)."""
+    strides: dict[int, Expr] = {}
+    step: Expr = number(1)
+    for k in reversed(order):
+        strides[k] = step
+        step = mul(add(sizes[k], number(pad)) if k == order[-1] else sizes[k], step)
+    return Layout(tuple(strides[k] for k in range(len(sizes))), step)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Partial results of a reduction whose reduced axes are partly parallel.
+
+    axes    the reduced parallel axes, in the group's order
+    counts  tiles along each
+    arrays  one scratch array per component of the accumulator, [*counts, *own axes]
+    """
+
+    axes: tuple[int, ...]
+    counts: tuple[Expr, ...]
+    arrays: tuple[str, ...]
+    layout: Layout
+
+
+@dataclass
+class Context:
+    """One plan being lowered. Arrays are known by name; `arrays` has those outside block memory and registers."""
+
+    sub: Subgraph
+    plan: Plan
+    strict: bool
+    places: dict[tuple[int, int], Place] = field(init=False)
+    arrays: dict[str, Array] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    stored: dict[int, str] = field(default_factory=dict)
+    """The array outside block memory that holds a value: its output buffer or its scratch array."""
+    splits: dict[int, Split] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.places = {(e.value, e.consumer): e.place for e in self.plan.edges}
+        self.consumers = self.sub.consumers()
+
+    @property
+    def arguments(self) -> int:
+        return len(self.plan.dynamic) + len(self.sub.slots)
+
+    def value(self, number_: int) -> Value:
+        return self.sub.values[number_]
+
+    def extent(self, axis: int) -> Expr:
+        if axis in self.plan.dynamic:
+            return Argument(self.plan.dynamic.index(axis))
+        return number(self.sub.extents[axis])
+
+    def slot(self, slot: int) -> Expr:
+        return Argument(len(self.plan.dynamic) + slot)
+
+    def place(self, value: int, consumer: int) -> Place:
+        try:
+            return self.places[value, consumer]
+        except KeyError:
+            raise LoweringError(f"no edge from value {value} to {consumer}") from None
+
+    def has_place(self, value: int, place: Place) -> bool:
+        return any(self.places.get((value, c)) == place for c in self.consumers[value])
+
+    def is_empty(self, value: int) -> bool:
+        """True when the value surely has no element."""
+        return any(self.extent(a) == Literal(0, DType.I64) for a in self.value(value).axes)
+
+    def buffer_order(self, value: int) -> tuple[tuple[int, ...], int]:
+        """Storage order of a value in block or scratch memory, as indices into its axes, and its padding."""
+        axes = self.value(value).axes
+        for buffer in self.plan.buffers:
+            if buffer.value == value:
+                if sorted(buffer.order) != sorted(axes):
+                    raise LoweringError(f"buffer order of value {value} is no order of its axes")
+                return tuple(axes.index(a) for a in buffer.order), buffer.pad
+        return tuple(range(len(axes))), 0
+
+    def stages(self) -> Iterator[tuple[Group, Stage]]:
+        for kernel in self.plan.kernels:
+            for phase in kernel.phases:
+                for group in phase.groups:
+                    for stage in group.stages:
+                        yield group, stage
+
+    def add_array(self, array: Array, shape: Layout) -> None:
+        self.arrays[array.name] = array
+        self.layouts[array.name] = shape
+
+
+def lay_out(ctx: Context, components: dict[int, tuple[DType, ...]]) -> None:
+    """Name every buffer of the launch: inputs, outputs, then scratch (values read globally, partial results).
+
+    `components` gives the accumulator's element types of each reduction.
+    """
+    sub = ctx.sub
+    for k, v in enumerate(sub.inputs):
+        _whole(ctx, f"x{k}", v, "input", k, (tuple(range(len(sub.values[v].axes))), 0))
+        ctx.stored[v] = f"x{k}"
+    base = len(sub.inputs)
+    for k, v in enumerate(sub.outputs):
+        _whole(ctx, f"y{k}", v, "output", base + k, (tuple(range(len(sub.values[v].axes))), 0))
+        ctx.stored[v] = f"y{k}"
+    base += len(sub.outputs)
+    for v in sub.computed:
+        if v not in ctx.stored and ctx.has_place(v, "global"):
+            name = f"g{base - len(sub.inputs) - len(sub.outputs)}"
+            _whole(ctx, name, v, "scratch", base, ctx.buffer_order(v))
+            ctx.stored[v] = name
+            base += 1
+    for group, stage in ctx.stages():
+        tiles = dict(group.parallel)
+        for v in stage.values:
+            axes = tuple(a for a, _ in group.parallel if a in sub.values[v].reduce)
+            if not axes or v in ctx.splits:
+                continue
+            counts = tuple(ceiling(ctx.extent(a), tiles[a]) for a in axes)
+            sizes = (*counts, *(ctx.extent(a) for a in sub.values[v].axes))
+            shape = layout(sizes, range(len(sizes)))
+            names = []
+            for dtype in components[v]:
+                name = f"g{base - len(sub.inputs) - len(sub.outputs)}"
+                ctx.add_array(Array(name, dtype, "scratch", shape.elements, base), shape)
+                names.append(name)
+                base += 1
+            ctx.splits[v] = Split(axes, counts, tuple(names), shape)
+
+
+def _whole(ctx: Context, name: str, value: int, space: str, position: int, order: tuple[tuple[int, ...], int]) -> None:
+    axes = ctx.value(value).axes
+    shape = layout([ctx.extent(a) for a in axes], *order)
+    ctx.add_array(Array(name, ctx.value(value).dtype, space, shape.elements, position), shape)  # type: ignore[arg-type]

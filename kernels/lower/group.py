@@ -1,0 +1,82 @@
+"""One group: decode the task number into tile starts, then run the stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...graphs.dtypes import DType
+from ...search_space.plan import Group
+from ..loops import Expr, GroupProgram, Let, Literal, Local, Stmt
+from .context import Context
+from .errors import LoweringError
+from .integers import Range, ceiling, divide, minimum, modulo, mul, number, sub
+from .memory import Memory
+from .nest import Axis, Names
+from .stage import GroupState, lower_stage
+
+
+@dataclass(frozen=True)
+class LoweredGroup:
+    program: GroupProgram
+    block_bytes: Expr
+
+
+def lower_group(ctx: Context, group: Group) -> LoweredGroup:
+    """The group's tasks and what each does."""
+    names = Names()
+    task = Local("task", DType.I64)
+    ranges: dict[Expr, Range] = {task: (0, 2**62)}
+    axes: dict[int, Axis] = {}
+    tiles: dict[int, Expr] = {}
+    body: list[Stmt] = []
+
+    def let(expr: Expr, reach: Range | None) -> Expr:
+        if isinstance(expr, Literal | Local):
+            return expr
+        local = names.fresh("k")
+        body.append(Let(local, expr))
+        if reach is not None:
+            ranges[local] = reach
+        return local
+
+    counts = [ceiling(ctx.extent(a), tile) for a, tile in group.parallel]
+    rest: Expr = task
+    for position in reversed(range(len(counts))):
+        axis, tile = group.parallel[position]
+        if tile < 1:
+            raise LoweringError(f"tile {tile} of axis {axis}")
+        count, extent = counts[position], ctx.extent(axis)
+        last = int(count.value) - 1 if isinstance(count, Literal) else 2**40
+        outermost = position == 0
+        known = (0, 2**62)
+        if count == number(0):
+            count = number(1)  # no task will run
+        number_ = number(0) if count == number(1) else let(rest if outermost else modulo(rest, count, known), (0, last))
+        tiles[axis] = number_
+        start = let(mul(number_, number(tile)), (0, max(0, last) * tile))
+        size: Expr = number(tile)
+        if isinstance(extent, Literal):
+            tile = min(tile, int(extent.value))
+            size = number(tile)
+            trip = size if tile and int(extent.value) % tile == 0 else let(minimum(size, sub(extent, start)), (1, tile))
+        else:
+            trip = size if tile == 1 else let(minimum(size, sub(extent, start)), (1, tile))
+        axes[axis] = Axis(start, trip, size)
+        if not outermost:
+            rest = let(divide(rest, count, known), known)
+    if not group.stages:
+        raise LoweringError("a group without stages")
+    for stage in group.stages:
+        for axis in stage.order:
+            if axis not in axes:
+                axes[axis] = Axis(number(0), ctx.extent(axis), ctx.extent(axis))
+    memory = Memory(ctx, axes)
+    state = GroupState(ctx, group, names, axes, tiles, ranges, memory)
+    for k, stage in enumerate(group.stages):
+        memory.stage = k
+        body += lower_stage(state, stage)
+    arrays, block_bytes = memory.place()
+    tasks: Expr = number(1)
+    for count in counts:
+        tasks = mul(tasks, count)
+    return LoweredGroup(GroupProgram(tasks, group.tasks_per_block, task, arrays, tuple(body)), block_bytes)

@@ -1,0 +1,188 @@
+// What generated kernels need of C++: types, conversions, and scalar functions that g++ turns into vector code
+// inside `omp simd` loops. Everything is free of branches where that matters, and includes nothing, since every
+// generated unit compiles it. NaN goes through minima and maxima; integers wrap; integer division by zero gives 0.
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+#define ST_INLINE static inline __attribute__((always_inline))
+#define ST_INFINITY __builtin_inff()
+
+struct st_team {
+  void (*barrier)(st_team *, int32_t thread);
+};
+
+// --- bits
+
+ST_INLINE uint32_t st_bits(float x) {
+  uint32_t r;
+  __builtin_memcpy(&r, &x, 4);
+  return r;
+}
+ST_INLINE float st_float(uint32_t x) {
+  float r;
+  __builtin_memcpy(&r, &x, 4);
+  return r;
+}
+
+// --- half precision by integer arithmetic: unlike _Float16 it vectorises everywhere
+
+ST_INLINE float st_load_f16(uint16_t h) {
+  // exponent and mantissa as a float 2^112 too small, scaled (exact, subnormals too); infinity and NaN keep their exponent
+  uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
+  float scaled = st_float(magnitude) * 0x1p112f;
+  uint32_t bits = (h & 0x7fff) >= 0x7c00 ? (magnitude | 0x7f800000u) : st_bits(scaled);
+  return st_float(bits | ((uint32_t)(h & 0x8000) << 16));
+}
+ST_INLINE uint16_t st_store_f16(float f) {
+  // Round to nearest even by a float addition at the right exponent (M. Dukhan, FP16 library).
+  float base = (__builtin_fabsf(f) * 0x1p112f) * 0x1p-110f;
+  uint32_t w = st_bits(f), twice = w + w, bias = twice & 0xff000000u;
+  bias = bias < 0x71000000u ? 0x71000000u : bias;
+  uint32_t bits = st_bits(st_float((bias >> 1) + 0x07800000u) + base);
+  uint32_t magnitude = ((bits >> 13) & 0x7c00u) + (bits & 0x0fffu);
+  magnitude = twice > 0xff000000u ? 0x7e00u : magnitude;
+  return (uint16_t)(((w & 0x80000000u) >> 16) | magnitude);
+}
+ST_INLINE float st_load_bf16(uint16_t h) { return st_float((uint32_t)h << 16); }
+ST_INLINE uint16_t st_store_bf16(float f) {
+  uint32_t w = st_bits(f);
+  uint32_t rounded = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
+  return (uint16_t)((w & 0x7fffffffu) > 0x7f800000u ? ((w >> 16) | 0x40u) : rounded);
+}
+ST_INLINE float st_round_f16(float f) { return st_load_f16(st_store_f16(f)); }
+ST_INLINE float st_round_bf16(float f) { return st_load_bf16(st_store_bf16(f)); }
+
+// --- integers
+
+template <class T> struct st_wide { typedef uint32_t type; };
+template <> struct st_wide<int64_t> { typedef uint64_t type; };
+template <> struct st_wide<uint64_t> { typedef uint64_t type; };
+
+template <class T> ST_INLINE T st_add(T a, T b) {
+  typedef typename st_wide<T>::type U;
+  return (T)((U)a + (U)b);
+}
+template <class T> ST_INLINE T st_sub(T a, T b) {
+  typedef typename st_wide<T>::type U;
+  return (T)((U)a - (U)b);
+}
+template <class T> ST_INLINE T st_mul(T a, T b) {
+  typedef typename st_wide<T>::type U;
+  return (T)((U)a * (U)b);
+}
+template <class T> ST_INLINE T st_neg(T a) { return st_sub<T>(0, a); }
+template <class T> ST_INLINE T st_abs(T a) { return a < 0 ? st_neg(a) : a; }
+template <class T> ST_INLINE T st_sign(T a) { return (T)((a > 0) - (a < 0)); }
+template <class T> ST_INLINE T st_div(T a, T b) {
+  if (b == 0) return 0;
+  if (T(-1) < T(0) && b == T(-1)) return st_neg(a);
+  return (T)(a / b);
+}
+template <class T> ST_INLINE T st_fmod(T a, T b) {
+  if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
+  return (T)(a % b);
+}
+template <class T> ST_INLINE T st_mod(T a, T b) {
+  T r = st_fmod(a, b);
+  return r != 0 && ((r < 0) != (b < 0)) ? (T)(r + b) : r;
+}
+template <class T> ST_INLINE T st_shl(T a, T b) {
+  typedef typename st_wide<T>::type U;
+  return (U)b < 8 * sizeof(T) ? (T)((U)a << ((U)b & (8 * sizeof(T) - 1))) : T(0);
+}
+template <class T> ST_INLINE T st_shr(T a, T b) {
+  typedef typename st_wide<T>::type U;
+  return (T)(a >> ((U)b < 8 * sizeof(T) ? (U)b : 8 * sizeof(T) - 1)) & ((T(-1) > T(0) && (U)b >= 8 * sizeof(T)) ? T(0) : T(-1));
+}
+template <class T> static T st_pow(T a, T b) {
+  if (b < 0) return a == 1 ? 1 : a == T(-1) ? ((b & 1) ? T(-1) : T(1)) : T(0);
+  T r = 1;
+  for (; b > 0; b = (T)(b >> 1)) {
+    if (b & 1) r = st_mul(r, a);
+    a = st_mul(a, a);
+  }
+  return r;
+}
+ST_INLINE int64_t st_floordiv(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+ST_INLINE int64_t st_remainder(int64_t a, int64_t b) {
+  int64_t r = a % b;
+  return r < 0 ? r + b : r;
+}
+
+// --- minima and maxima: NaN wins
+
+template <class T> ST_INLINE T st_max(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> ST_INLINE T st_min(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> ST_INLINE bool st_before_argmax_first(T a, int64_t i, T b, int64_t j) {
+  return (a > b && b == b) || (a != a && b == b) || ((a == b || (a != a && b != b)) && i < j);
+}
+template <class T> ST_INLINE bool st_before_argmax_last(T a, int64_t i, T b, int64_t j) {
+  return (a > b && b == b) || (a != a && b == b) || ((a == b || (a != a && b != b)) && i > j);
+}
+template <class T> ST_INLINE bool st_before_argmin_first(T a, int64_t i, T b, int64_t j) {
+  return (a < b && b == b) || (a != a && b == b) || ((a == b || (a != a && b != b)) && i < j);
+}
+template <class T> ST_INLINE bool st_before_argmin_last(T a, int64_t i, T b, int64_t j) {
+  return (a < b && b == b) || (a != a && b == b) || ((a == b || (a != a && b != b)) && i > j);
+}
+
+// --- floating point
+
+#define ST_FLOAT(T, S)                                                                                                 \
+  ST_INLINE T st_sign(T a) { return a != a ? a : T(a > 0) - T(a < 0); }                                                \
+  ST_INLINE T st_fmod(T a, T b) { return __builtin_fmod##S(a, b); }                                                    \
+  ST_INLINE T st_mod(T a, T b) {                                                                                       \
+    T r = __builtin_fmod##S(a, b);                                                                                     \
+    return r == 0 ? __builtin_copysign##S(r, b) : (r < 0) != (b < 0) ? r + b : r;                                      \
+  }
+ST_FLOAT(float, f)
+ST_FLOAT(double, )
+
+// --- folding lanes: halves are combined lane by lane until one is left
+
+struct st_fold_sum {
+  template <class V> static inline __attribute__((always_inline)) V apply(V a, V b) { return a + b; }
+};
+struct st_fold_prod {
+  template <class V> static inline __attribute__((always_inline)) V apply(V a, V b) { return a * b; }
+};
+struct st_fold_max {
+  template <class V> static inline __attribute__((always_inline)) V apply(V a, V b) { return (a > b) | (a != a) ? a : b; }
+};
+struct st_fold_min {
+  template <class V> static inline __attribute__((always_inline)) V apply(V a, V b) { return (a < b) | (a != a) ? a : b; }
+};
+template <class Op, class T, int N> struct st_folder {
+  typedef T half __attribute__((vector_size(N / 2 * sizeof(T))));
+  static inline __attribute__((always_inline)) T run(const T *x) {
+    half a, b;
+    __builtin_memcpy(&a, x, sizeof a);
+    __builtin_memcpy(&b, x + N / 2, sizeof b);
+    T y[N / 2] __attribute__((aligned(64)));
+    a = Op::apply(a, b);
+    __builtin_memcpy(y, &a, sizeof a);
+    return st_folder<Op, T, N / 2>::run(y);
+  }
+};
+template <class Op, class T> struct st_folder<Op, T, 2> {
+  static inline __attribute__((always_inline)) T run(const T *x) { return Op::apply(x[0], x[1]); }
+};
+template <class Op, class T> struct st_folder<Op, T, 1> {
+  static inline __attribute__((always_inline)) T run(const T *x) { return x[0]; }
+};
+// Signed integers are folded as unsigned ones where they wrap.
+template <class T> struct st_same { typedef T type; };
+template <> struct st_same<int8_t> { typedef uint8_t type; };
+template <> struct st_same<int16_t> { typedef uint16_t type; };
+template <> struct st_same<int32_t> { typedef uint32_t type; };
+template <> struct st_same<int64_t> { typedef uint64_t type; };
+template <class Op, int N, class T> ST_INLINE T st_fold(const T *x) { return st_folder<Op, T, N>::run(x); }
+template <class Op, int N, class T> ST_INLINE T st_fold_wrapping(const T *x) {
+  typedef typename st_same<T>::type U;
+  return (T)st_folder<Op, U, N>::run((const U *)x);
+}
