@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .compile import BuildFailure, compile_units, find_compiler
+
 RUNTIME = Path(__file__).parent / "runtime"
 
 SPIN_NS = 50_000
@@ -117,15 +119,28 @@ def function_address(function: Any) -> int:
     return address
 
 
-def runtime_file(cache: Path) -> Path:
-    import subprocess
+def runtime_source() -> str:
+    """The whole runtime as one unit of C++, without includes of its own files."""
+    texts = [(RUNTIME / name).read_text() for name in ("team.h", "library.h", "team.cpp", "library.cpp")]
+    own = ('#include "', "#pragma once")
+    return "".join(line for text in texts for line in text.splitlines(True) if not line.startswith(own))
 
-    path = cache / "runtime.so"
-    subprocess.run(
-        ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", "-pthread", *map(str, RUNTIME.glob("*.cpp")), "-o", str(path)],
-        check=True,
-    )
-    return path
+
+def build_runtime(cache: Path) -> ctypes.CDLL | BuildFailure:
+    """The runtime library, compiled into `cache` on first use; a BuildFailure where there is no compiler."""
+    compiler = find_compiler()
+    if compiler is None:
+        return BuildFailure("compiler", "no C++ compiler works here: install g++ or clang++")
+    [made] = compile_units([runtime_source()], compiler, cache)
+    return made if isinstance(made, BuildFailure) else load_runtime(made.library)
+
+
+_teams: dict[tuple[ctypes.CDLL, int], Team] = {}
+
+
+def shared_team(library: ctypes.CDLL, threads: int) -> Team:
+    """The team of this process with `threads` threads: models share it, and so do not compete for processors."""
+    return _teams.setdefault((library, threads), Team(library, threads))
 
 
 @functools.cache

@@ -58,7 +58,7 @@ struct Session {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 };
 
-std::atomic<uint32_t> forks{0};
+std::atomic<uint32_t> child_forks{0};
 
 template <typename... Args>
 Status call(Entry entry, Args... args) {
@@ -105,7 +105,7 @@ Status handle_of(Session *session, void **handle) {
     Status status = nullptr;
     if (session->threads > 1) {
         pthread_mutex_lock(&session->lock);
-        uint32_t current = forks.load(std::memory_order_relaxed);
+        uint32_t current = child_forks.load(std::memory_order_relaxed);
         if (session->epoch != current) {
             status = create(session);
             if (status == nullptr) session->epoch = current;
@@ -145,7 +145,7 @@ bool run_call(const st_call &item, void *const *buffers, char *error, size_t byt
 }
 
 Status set_up() {
-    pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+    pthread_atfork(nullptr, nullptr, [] { child_forks.fetch_add(1); });
     Status status = call(CreateEnv, 3, "stitchtune", &environment);
     if (status == nullptr) status = call(CreateCpuMemoryInfo, 0, 0, &memory);
     // One arena for the work memory of all sessions: each of its own would keep its peak.
@@ -179,7 +179,7 @@ void *st_session_create(const void *model, int64_t bytes, const st_operand *cons
     session->model.assign(static_cast<const char *>(model), static_cast<const char *>(model) + bytes);
     session->threads = int(threads);
     session->level = int(level);
-    session->epoch = forks.load();
+    session->epoch = child_forks.load();
     session->constants.resize(count);
     Status status = nullptr;
     for (int64_t i = 0; i < count && status == nullptr; i++) {

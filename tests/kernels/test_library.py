@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from stitchtune.graphs.exported import ExportedOp
 from stitchtune.graphs.ir import Graph, Node, TensorType
 from stitchtune.kernels import slices
 from stitchtune.kernels.library import Failure, Library, LibraryError, release_pages
-from stitchtune.kernels.team import Team, load_runtime, records, runtime_file
+from stitchtune.kernels.team import Team, build_runtime, records
 
 Array = NDArray[Any]
 DTYPE = helper.np_dtype_to_tensor_dtype
@@ -30,7 +31,9 @@ def draw(*shape: int) -> Array:
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Team:
-    return Team(load_runtime(runtime_file(tmp_path_factory.mktemp("runtime"))), 2)
+    library = build_runtime(tmp_path_factory.mktemp("runtime"))
+    assert isinstance(library, ctypes.CDLL)
+    return Team(library, 2)
 
 
 def expected(node: onnx.NodeProto, inputs: dict[str, Array]) -> list[Array]:

@@ -18,10 +18,9 @@ from stitchtune.kernels.team import (
     Eviction,
     Record,
     Team,
+    build_runtime,
     function_address,
-    load_runtime,
     records,
-    runtime_file,
 )
 
 SOURCE = """
@@ -55,7 +54,9 @@ void wait(void* const*, const int64_t* a, char*, int32_t, int32_t, st_team*) {
 
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return load_runtime(runtime_file(tmp_path_factory.mktemp("runtime")))
+    library = build_runtime(tmp_path_factory.mktemp("runtime"))
+    assert isinstance(library, ctypes.CDLL)
+    return library
 
 
 @pytest.fixture(scope="module")
