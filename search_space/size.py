@@ -2,8 +2,8 @@
 
 What counts is distinct loop programs of legal plans, never a product of knob sizes. The estimate is Knuth's
 (Estimating the efficiency of backtrack programs, 1975): a random descent of the decision tree weighs its leaf by the
-product of the choices met. A leaf counts only if no knob can be set to an earlier choice without changing the program, so that of the
-leaves that give the same program about one counts.
+product of the choices met, divided by the number of leaves that give the same program. That number is taken as the
+product, over the knobs, of the choices that leave the program as it is.
 """
 
 from __future__ import annotations
@@ -84,8 +84,11 @@ def _weight(space: Space, identify: Identify, rng: random.Random) -> float:
         return 0.0
     answers = dict(proposal.assignment)
     for knob in proposal.knobs:
-        for choice in knob.choices[: knob.choices.index(answers[knob.name])]:
+        same = 1
+        for choice in knob.choices:
+            if choice == answers[knob.name]:
+                continue
             other = build(space.sub, {**answers, knob.name: choice}, space.target)
-            if other == proposal.plan or identify(other) == program:
-                return 0.0
+            same += other == proposal.plan or identify(other) == program
+        weight /= same
     return weight
