@@ -53,7 +53,7 @@ def pieces(op_type: str, attrs: Mapping[str, Any], inputs: Types, outputs: Types
 
 def whole(inputs: Types, outputs: Types) -> Piece:
     """The op in one piece."""
-    return Piece(tuple(t and Part(0, t.shape) for t in inputs), tuple(Part(0, t.shape) for t in outputs if t))
+    return Piece(tuple(_all(t) for t in inputs), tuple(Part(0, t.shape) for t in outputs if t))
 
 
 def split(extent: int, parts: int, unit: int = 1) -> list[tuple[int, int]]:
@@ -122,7 +122,7 @@ def _conv(attrs: Mapping[str, Any], inputs: Types, output: TensorType, parts: in
     samples, channels = output.shape[:2]
     if output.elements * math.prod(w.shape[1:]) < SMALL:
         return (whole(inputs, [output]),)
-    rest = [t and Part(0, t.shape) for t in inputs[1:]]
+    rest = [_all(t) for t in inputs[1:]]
     if samples % parts == 0 or samples >= 4 * parts:
         size, made = x.elements // samples, output.elements // samples
         return tuple(
@@ -137,7 +137,7 @@ def _conv(attrs: Mapping[str, Any], inputs: Types, output: TensorType, parts: in
             (
                 Part(i * (x.elements // samples), (1, *x.shape[1:])),
                 Part(o * filters, (c, *w.shape[1:])),
-                *(t and Part(o, (c,)) for t in inputs[2:]),
+                *(None if t is None else Part(o, (c,)) for t in inputs[2:]),
             ),
             (Part((i * channels + o) * plane, (1, c, *output.shape[2:])),),
         )
@@ -157,6 +157,10 @@ def _pool(attrs: Mapping[str, Any], inputs: Types, output: TensorType, parts: in
         Piece((Part(i * size, (1, c, *x.shape[2:])),), (Part(i * made, (1, c, *output.shape[2:])),))
         for i, c in split(planes, parts)
     )
+
+
+def _all(kind: TensorType | None) -> Part | None:
+    return None if kind is None else Part(0, kind.shape)
 
 
 def _two(inputs: Types) -> tuple[TensorType, TensorType]:

@@ -19,6 +19,9 @@ from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.search_space.target import Target
 
 
+Choose = Callable[[Subgraph, Target], Plan]
+
+
 def plain(value: int, *axes: int) -> Read:
     return Read(value, tuple(AxisVar(a) for a in axes))
 
