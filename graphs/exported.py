@@ -10,8 +10,8 @@ class ExportedOp:
     """The payload of a library node: ONNX nodes and what is needed to make a model of them.
 
     nodes       serialized NodeProtos in topological order. Nearly always one.
-    inputs      what the nodes call the tensors in `Node.inputs`, in the same order ("" for an absent optional one). Tensors
-                that the bodies of control flow take from outside follow the operator's own inputs. A name may repeat.
+    inputs      what the nodes call the tensors in `Node.inputs`, in the same order ("" for an absent optional one).
+                Tensors that the bodies of control flow take from outside follow the operator's own. A name may repeat.
     outputs     what the nodes call the tensors in `Node.outputs`, in the same order.
     opsets      (domain, version) pairs that the model imports; the ONNX domain is "".
     ir_version  of the exported model.

@@ -115,10 +115,10 @@ _BOOL = frozenset({DType.BOOL})
 
 _DTYPES = {
     "copy cast eq ne where broadcast transpose reshape slice pad concat gather gather_elements": _ANY,
-    "neg abs sign add sub mul minimum maximum div lt le gt ge mod fmod": _NUMBER,
+    "neg abs sign add sub mul minimum maximum div lt le gt ge mod fmod pow": _NUMBER,
     "sum prod max min argmax argmin iota": _NUMBER,
     "floor ceil round trunc isnan isinf sqrt recip exp log log1p expm1": _FLOAT,
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf pow": _FLOAT,
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf": _FLOAT,
     "not and or xor": _BOOL,
     "bitnot bitand bitor bitxor shl shr": _INT,
 }
