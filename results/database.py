@@ -174,6 +174,33 @@ class Database:
             found = [] if connection is None else list(connection.execute(query).mappings())
         return self._decoded(found, rows.read, "measurements")
 
+    def scan(self) -> tuple[list[Stored], list[int]]:
+        """All measurements that can be read, and the row numbers of those that cannot."""
+        kept: list[Stored] = []
+        damaged: list[int] = []
+        with self.reading() as connection:
+            found = [] if connection is None else list(connection.execute(queries.MEASUREMENTS).mappings())
+        for one in found:
+            try:
+                kept.append(rows.read(one))
+            except codec.CodecError:
+                damaged.append(int(one["id"]))
+        return kept, damaged
+
+    def known(self, measurements: Sequence[Measurement]) -> list[bool]:
+        """For each measurement whether it is stored already, here measured or imported."""
+        uids = [rows.uid(rows.settle(m)) for m in measurements]
+        table = schema.measurements.c
+        with self.reading() as connection:
+            query = sa.select(table.uid).where(table.uid.in_(uids))
+            held = set() if connection is None else set(connection.scalars(query))
+        return [uid in held for uid in uids]
+
+    def delete(self, idents: Sequence[int]) -> None:
+        """Remove measurements, and the plans and keys that nothing refers to any more."""
+        with self.writing() as connection:
+            queries.delete(connection, idents)
+
     def _decoded(self, found: Sequence[Mapping[Any, Any]], read: Any, what: str) -> list[Any]:
         kept, bad = [], []
         for one in found:
@@ -194,6 +221,11 @@ class Database:
         with self.reading() as connection:
             ident = None if connection is None else queries.current_choice(connection, key_id(key))
         return None if ident is None else self.measurement(ident)
+
+    def in_use_ids(self, *, held: bool = False) -> frozenset[int]:
+        """Row numbers of the plans in use, one a key; with `held` also those confirmed or pinned."""
+        with self.reading() as connection:
+            return frozenset() if connection is None else queries.in_use_ids(connection, held)
 
     def choose(self, key: PlanKey, ident: int) -> None:
         """The tuner's confirmed winner for a key: a row that was measured again beyond the noise."""
@@ -248,6 +280,18 @@ class Database:
         """The subgraph of a digest, at `extents` when given. Its caller verifies it. None when unknown."""
         found: list[Subgraph] = self._texts(schema.structures, schema.structures.c.digest == digest, Subgraph)
         return next((sub.resized(extents, slots) if extents else sub for sub in found), None)
+
+    def structures(self, digests: Iterable[str] | None = None) -> dict[str, Subgraph]:
+        """The subgraphs behind some digests, or all that are known."""
+        table = schema.structures
+        with self.reading() as connection:
+            found = [] if connection is None else list(connection.execute(sa.select(table)).mappings())
+        wanted = None if digests is None else set(digests)
+        found = [one for one in found if wanted is None or one["digest"] in wanted]
+        pairs: list[tuple[str, Subgraph]] = self._decoded(
+            found, lambda row: (row["digest"], codec.loads(Subgraph, rows.text(row["text"]))), "structures"
+        )
+        return dict(pairs)
 
     def save_device(self, model: DeviceModel) -> None:
         """Keep (or replace) the measured constants of a target."""

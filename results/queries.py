@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from . import choice, rows, schema
+
+Item = TypeVar("Item", str, int)
 
 _m, _k, _p, _c = schema.measurements.c, schema.keys.c, schema.plans.c, schema.choices.c
 
@@ -47,7 +49,7 @@ def checks(connection: sa.Connection, keys: Iterable[str]) -> dict[tuple[str, st
     return {(one.key, one.plan): bool(one.passed) for batch in found for one in batch}
 
 
-def _batches(items: Iterable[str], size: int = 500) -> Iterator[list[str]]:
+def _batches(items: Iterable[Item], size: int = 500) -> Iterator[list[Item]]:
     ordered = sorted(set(items))
     return (ordered[i : i + size] for i in range(0, len(ordered), size))
 
@@ -90,3 +92,25 @@ def update_choice(connection: sa.Connection, key: str) -> None:
     best = choice.best(attempts, usable, chosen)
     if best is not None or held is not None:
         replace_row(connection, schema.choices, {"key": key, "best": best, "chosen": chosen, "pinned": pinned})
+
+
+def in_use_ids(connection: sa.Connection, held: bool) -> frozenset[int]:
+    """Measurements that lookups use; with `held` also those confirmed or pinned."""
+    columns = (_c.best, _c.chosen, _c.pinned) if held else (sa.func.coalesce(_c.pinned, _c.best),)
+    found = connection.execute(sa.select(*columns))
+    return frozenset(ident for row in found for ident in row if ident is not None)
+
+
+def delete(connection: sa.Connection, idents: Iterable[int]) -> None:
+    """Remove measurements, then the choices, plans and keys that nothing refers to any more."""
+    touched: set[str] = set()
+    for batch in _batches(idents):
+        touched |= set(connection.scalars(sa.select(_m.key).where(_m.id.in_(batch))))
+        connection.execute(schema.measurements.delete().where(_m.id.in_(batch)))
+    for key in sorted(touched):
+        update_choice(connection, key)
+    empty = _c.best.is_(None) & _c.pinned.is_(None)
+    connection.execute(schema.choices.delete().where(empty))
+    connection.execute(schema.plans.delete().where(_p.id.not_in(sa.select(_m.plan).where(_m.plan.is_not(None)))))
+    used = sa.union(sa.select(_m.key), sa.select(_c.key), sa.select(schema.checks.c.key))
+    connection.execute(schema.keys.delete().where(_k.id.not_in(used)))

@@ -70,6 +70,10 @@ def _problem(measurement: Measurement) -> str:
         return f"status {measurement.status} without a plan"
     if measurement.status == "predicted" and measurement.seconds is not None:
         return "a predicted plan with a measured time"
+    if not 0 <= measurement.samples < 2**31 or not -(2**31) <= measurement.trial < 2**31:
+        return "a count beyond 32 bits"
+    if not -(2**63) <= measurement.seed < 2**63 or not 0 <= (measurement.traffic or 0) < 2**63:
+        return "a number beyond 63 bits"
     return ""
 
 

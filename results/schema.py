@@ -53,7 +53,7 @@ plans = Table(
 runs = Table(
     "runs",
     METADATA,
-    Column("id", String(64), primary_key=True),
+    Column("id", String(80), primary_key=True),
     Column("graph", Text, nullable=False),
     Column("started", Double, nullable=False),
     Column("text", Text, nullable=False, doc="Run"),
@@ -62,7 +62,7 @@ runs = Table(
 graphs = Table(
     "graphs",
     METADATA,
-    Column("run", String(64), primary_key=True),
+    Column("run", String(80), primary_key=True),
     Column("name", Text, nullable=False),
     Column("text", Text, nullable=False, doc="GraphRecord"),
 )
@@ -86,7 +86,7 @@ measurements = Table(
     Column("assignment", Text, nullable=False),
     Column("trial", Integer, nullable=False),
     Column("seed", BigInteger, nullable=False),
-    Column("run", String(64), nullable=False, index=True),
+    Column("run", String(80), nullable=False, index=True),
     Column("elapsed", Double, nullable=False),
     Column("synthetic", Integer, nullable=False),
     Column("facts", Text, nullable=False),

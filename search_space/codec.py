@@ -24,12 +24,13 @@ import math
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
+from .json_text import MAX_BYTES, CodecError, NewerSchema, parse, text_of
 from .plan import PLAN_SCHEMA, Plan
 
-MAX_BYTES = 4 << 20
-"""Largest document that `loads` looks at."""
+__all__ = ["CodecError", "NewerSchema", "dumps", "from_json", "loads", "parse", "text_of", "to_json"]
+
 MAX_DEPTH = 64
 """Deepest nesting of objects and arrays; canonical subgraphs stay below 20."""
 
@@ -42,26 +43,6 @@ _Decode = Callable[[Any, int], Any]
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _MISSING = object()
-
-
-class CodecError(ValueError):
-    """A document does not have the form of the class it is read as; one line, `path: what is wrong`."""
-
-    def __init__(self, reason: str, path: str = "") -> None:
-        self.reason = reason
-        self.path = path
-        super().__init__(f"{path.lstrip('.')}: {reason}" if path else reason)
-
-    def under(self, step: str) -> CodecError:
-        """The same error seen from one level further out."""
-        return CodecError(self.reason, step + self.path)
-
-
-class NewerSchema(CodecError):
-    """The document was written by a newer version of Stitchtune."""
-
-    def under(self, step: str) -> NewerSchema:
-        return NewerSchema(self.reason, step + self.path)
 
 
 def to_json(value: Any, kind: Any = None) -> Any:
@@ -84,45 +65,9 @@ def dumps(value: Any, kind: Any = None) -> str:
     return text_of(to_json(value, kind))
 
 
-def text_of(data: Any) -> str:
-    """Canonical text of JSON data. Raises CodecError for data that JSON cannot spell (a parsed 1e999)."""
-    try:
-        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except RecursionError:
-        raise CodecError("nested too deeply") from None
-    except ValueError:
-        raise CodecError("a number beyond the range of floats") from None
-
-
 def loads(cls: type[T], text: str | bytes, limit: int = MAX_BYTES) -> T:
     """The value that `text` of at most `limit` bytes describes. Raises CodecError."""
     return from_json(cls, parse(text, limit))
-
-
-def parse(text: str | bytes, limit: int = MAX_BYTES) -> Any:
-    """Strictly parsed JSON: no NaN literals, no repeated names, no deep nesting, at most `limit` bytes."""
-    size = len(text) if isinstance(text, bytes) else 4 * len(text)
-    if size > limit and (isinstance(text, bytes) or len(text.encode("utf-8", "surrogatepass")) > limit):
-        raise CodecError(f"document of more than {limit} bytes")
-    try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    except CodecError:
-        raise
-    except RecursionError:
-        raise CodecError("nested too deeply") from None
-    except ValueError as error:  # JSONDecodeError, undecodable bytes, integers of thousands of digits
-        raise CodecError(f"not JSON ({str(error)[:120]})") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise CodecError("a name occurs twice in one object")
-    return found
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise CodecError(f"{text} is not JSON")
 
 
 # --- one pair of functions per type, made once
