@@ -23,7 +23,7 @@ from ..search_space.target import DeviceModel, Target
 from . import queries, rows, schema
 from .engine import DatabaseError, DatabaseWarning, as_url, is_file, make_engine, one_line, shown, use_wal
 from .records import GraphRecord, Measurement, PlanKey, Run, key_id, plan_id
-from .rows import Stored
+from .rows import Choice, Stored
 
 T = TypeVar("T")
 
@@ -222,10 +222,20 @@ class Database:
             ident = None if connection is None else queries.current_choice(connection, key_id(key))
         return None if ident is None else self.measurement(ident)
 
+    def choices(self) -> dict[str, Choice]:
+        """Which measurements stand for each key, by records.key_id."""
+        table = schema.choices
+        with self.reading() as connection:
+            found = [] if connection is None else list(connection.execute(sa.select(table)))
+        return {one.key: Choice(one.best, one.chosen, one.pinned) for one in found}
+
     def in_use_ids(self, *, held: bool = False) -> frozenset[int]:
         """Row numbers of the plans in use, one a key; with `held` also those confirmed or pinned."""
-        with self.reading() as connection:
-            return frozenset() if connection is None else queries.in_use_ids(connection, held)
+        found = self.choices().values()
+        named = {c.in_use for c in found} | (
+            {i for c in found for i in (c.best, c.chosen, c.pinned)} if held else set()
+        )
+        return frozenset(ident for ident in named if ident is not None)
 
     def choose(self, key: PlanKey, ident: int) -> None:
         """The tuner's confirmed winner for a key: a row that was measured again beyond the noise."""

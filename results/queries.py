@@ -94,13 +94,6 @@ def update_choice(connection: sa.Connection, key: str) -> None:
         replace_row(connection, schema.choices, {"key": key, "best": best, "chosen": chosen, "pinned": pinned})
 
 
-def in_use_ids(connection: sa.Connection, held: bool) -> frozenset[int]:
-    """Measurements that lookups use; with `held` also those confirmed or pinned."""
-    columns = (_c.best, _c.chosen, _c.pinned) if held else (sa.func.coalesce(_c.pinned, _c.best),)
-    found = connection.execute(sa.select(*columns))
-    return frozenset(ident for row in found for ident in row if ident is not None)
-
-
 def delete(connection: sa.Connection, idents: Iterable[int]) -> None:
     """Remove measurements, then the choices, plans and keys that nothing refers to any more."""
     touched: set[str] = set()

@@ -28,6 +28,19 @@ class Stored:
     measurement: Measurement
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Measurements of one key: the one in use unless one is pinned, the one the tuner confirmed, the one pinned."""
+
+    best: int | None
+    chosen: int | None
+    pinned: int | None
+
+    @property
+    def in_use(self) -> int | None:
+        return self.best if self.pinned is None else self.pinned
+
+
 PLAIN = (
     "status kind seconds spread cold cold_spread samples traffic predicted trial seed run elapsed message created "
     "origin"

@@ -208,8 +208,8 @@ def _take(db: Database, batch: Sequence[Measurement | _Structure], origin: str) 
         if isinstance(one, _Structure):
             db.save_structure(one.digest, one.subgraph)
     rows = [replace(one, origin=origin) for one in batch if isinstance(one, Measurement)]
-    known = db.known(rows)
-    fresh = [row for row, old in zip(rows, known, strict=True) if not old]
+    distinct = list(dict.fromkeys(rows))
+    fresh = [row for row, old in zip(distinct, db.known(distinct), strict=True) if not old]
     if fresh:
         db.record_all(fresh)
     return len(fresh), len(rows) - len(fresh)
