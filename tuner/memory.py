@@ -29,6 +29,11 @@ class Guarded:
         self._before[:] = _CANARY
         self._after[:] = _CANARY
 
+    @property
+    def address(self) -> int:
+        """Where the first byte lies."""
+        return int(self.data.ctypes.data)
+
     def damage(self) -> int | None:
         """Offset of the nearest byte outside that was written (negative: before the buffer); None when none was."""
         before = np.flatnonzero(self._before != _CANARY)
@@ -48,9 +53,8 @@ def poison(buffer: Bytes, run: int) -> None:
 
 
 def unwritten(first: Bytes, second: Bytes, item: int) -> int | None:
-    """The first element that holds the poison of run 0 in `first` and of run 1 in `second`; None when all were written."""
-    left = (first == POISONS[0]) & (second == POISONS[1])
-    if not left.any():
-        return None
-    elements = np.flatnonzero(left.reshape(-1, item).all(axis=1))
+    """The first element that differs between two runs because one of them left its poison; None when none does."""
+    a, b = first.reshape(-1, item), second.reshape(-1, item)
+    left = ((a == POISONS[0]).all(axis=1) | (b == POISONS[1]).all(axis=1)) & (a != b).any(axis=1)
+    elements = np.flatnonzero(left)
     return int(elements[0]) if len(elements) else None

@@ -89,7 +89,8 @@ def fit(observations: Sequence[Observation], subgraphs: Sequence[str] = ()) -> R
     ratios = np.array([p.log_ratio for p in points])
     best, least = Residual(), np.inf
     for scale in _SCALES:
-        inverse: Array = np.linalg.inv(_kernel(points, points, scale) + NOISE**2 * np.eye(len(points)))
+        covariance = _kernel(points, points, scale) + NOISE**2 * np.eye(len(points))
+        inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         found = Residual(points, scale, inverse @ ratios, inverse)
         error = float(np.mean(np.abs(found.left_out() - ratios)))
         if error < least:
