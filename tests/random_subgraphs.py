@@ -7,10 +7,8 @@ their table), but nothing is kept from overflowing or cancelling by chance.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.primitives import COMPARISONS, PRIMITIVES
 from stitchtune.graphs.shapes import SUPPORTED
@@ -31,9 +29,12 @@ from stitchtune.graphs.subgraph import (
     all_reads,
 )
 
+from tests.guards import DTYPES, Guards
+from tests.random_values import random_inputs
+
+__all__ = ["random_inputs", "random_subgraph"]
+
 SIZES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 33, 64, 100, 127, 257)
-DTYPES = tuple(DType)
-WEIGHTS = np.array([8 if d is DType.F32 else 3 if d.is_float else 1.4 for d in DTYPES])
 ELEMENTWISE = tuple(p.name for p in PRIMITIVES.values() if p.kind == "elementwise")
 REDUCTIONS = tuple(p.name for p in PRIMITIVES.values() if p.kind == "reduce")
 
@@ -47,71 +48,6 @@ def random_subgraph(seed: int, steps: int | None = None, points: int = 4000) -> 
     return draft.finish()
 
 
-def random_inputs(sub: Subgraph, seed: int, special: bool = False) -> list[NDArray[Any]]:
-    """Arrays for `sub.inputs`; `special` mixes in NaN, infinities, signed zeros, subnormals and the largest numbers."""
-    rng = np.random.default_rng([seed, 2])
-    tables = _tables(sub)
-    return [random_array(rng, sub.values[v].dtype, sub.shape(v), tables.get(v), special) for v in sub.inputs]
-
-
-def random_array(
-    rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], table: int | None = None, special: bool = False
-) -> NDArray[Any]:
-    """Plain values of a type; those of an index, within -table..table-1, when `table` is given."""
-    if table is not None:
-        return rng.integers(-table, table, shape).astype(dtype.numpy)
-    if dtype is DType.BOOL:
-        return rng.random(shape) < 0.5
-    if dtype.is_integer:
-        low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
-        array = rng.integers(max(low, -20), 21, shape).astype(dtype.numpy)
-        extreme = rng.random(shape) < 0.02
-        return np.where(extreme, rng.choice(np.array([low, high, high - 1], dtype.numpy), shape), array)
-    array = rng.normal(0.0, 1.0, shape).astype(dtype.numpy)
-    if special:
-        info = np.finfo(np.float32 if dtype is DType.BF16 else dtype.numpy)
-        odd = [
-            np.nan,
-            np.inf,
-            -np.inf,
-            0.0,
-            -0.0,
-            float(info.max),
-            float(info.smallest_subnormal) * 5,
-            float(info.tiny),
-        ]
-        with np.errstate(all="ignore"):
-            array = np.where(rng.random(shape) < 0.05, rng.choice(np.array(odd), shape).astype(dtype.numpy), array)
-    return array
-
-
-def _tables(sub: Subgraph) -> dict[int, int]:
-    """For each input read by lookups: the least extent that it indexes."""
-    found: dict[int, int] = {}
-
-    def visit(index: Index) -> None:
-        match index:
-            case Sum(terms):
-                for _, term in terms:
-                    visit(term)
-            case FloorDiv(term, _) | Mod(term, _):
-                visit(term)
-            case Lookup(read, axis):
-                found[read.value] = min(found.get(read.value, 1 << 30), sub.extents[axis])
-                visit_read(read)
-
-    def visit_read(read: Read) -> None:
-        for index in (*read.index, *(bound.index for bound in read.where)):
-            visit(index)
-
-    for value in sub.values:
-        for read in value.reads:
-            visit_read(read)
-        if value.position is not None:
-            visit(value.position)
-    return {v: n for v, n in found.items() if sub.values[v].is_input}
-
-
 def result_type(op: str, operand: DType) -> DType:
     """What an elementwise primitive but cast, or a reduction, gives."""
     if op in COMPARISONS or op in ("isnan", "isinf"):
@@ -119,7 +55,7 @@ def result_type(op: str, operand: DType) -> DType:
     return DType.I64 if op in ("argmax", "argmin") else operand
 
 
-class _Draft:
+class _Draft(Guards[int]):
     """A subgraph under construction."""
 
     def __init__(self, rng: np.random.Generator, points: int) -> None:
@@ -136,14 +72,8 @@ class _Draft:
 
     # --- small things
 
-    def chance(self, p: float) -> bool:
-        return bool(self.rng.random() < p)
-
-    def pick(self, items: Any) -> Any:
-        return items[int(self.rng.integers(len(items)))]
-
-    def dtype(self) -> DType:
-        return DTYPES[int(self.rng.choice(len(DTYPES), p=WEIGHTS / WEIGHTS.sum()))]
+    def type_of(self, value: int) -> DType:
+        return self.values[value].dtype
 
     def axis(self, extent: int) -> int:
         self.extents.append(extent)
@@ -164,11 +94,7 @@ class _Draft:
         return self.add(Value("const", dtype, (), attrs=attrs))
 
     def any_const(self, dtype: DType) -> int:
-        if dtype is DType.BOOL:
-            return self.const(self.chance(0.5), dtype)
-        if dtype.is_float:
-            return self.const(round(float(self.rng.uniform(-2, 2)), 2), dtype)
-        return self.const(int(self.rng.integers(0 if not dtype.is_signed else -3, 5)), dtype)
+        return self.const(self.random_scalar(dtype), dtype)
 
     def input(self, dtype: DType, shape: tuple[int, ...]) -> int:
         return self.add(Value("input", dtype, tuple(self.axis(n) for n in shape)))
@@ -298,9 +224,6 @@ class _Draft:
         constant = self.const(number, self.values[value].dtype)
         return self.elementwise(op, [self.identity(value), Read(constant, ())], self.values[value].axes)
 
-    def clip(self, value: int, low: float, high: float) -> int:
-        return self.with_const("maximum", self.with_const("minimum", value, high), low)
-
     def operand(self, dtype: DType, domain: tuple[int, ...]) -> Read:
         """Some read of type `dtype`: an existing value, a constant, or a new input."""
         if self.chance(0.12):
@@ -315,55 +238,17 @@ class _Draft:
             shape.reverse()
         return self.read_plain(self.input(dtype, tuple(shape)), domain) or Read(self.any_const(dtype), ())
 
-    def guarded(self, op: str, value: int) -> int:
-        """A value over the same axes as a computed float `value` that suits as the first operand of `op`."""
-        match op:
-            case "sqrt" | "log1p":
-                return self.unary("abs", value)
-            case "log" | "recip" | "pow":
-                return self.with_const("add", self.unary("abs", value), 0.5)
-            case "acosh":
-                return self.with_const("add", self.unary("abs", value), 1.25)
-            case "asin" | "acos" | "atanh":
-                return self.with_const("mul", self.unary("sin", self.clip(value, -50.0, 50.0)), 0.875)
-            case "exp" | "expm1" | "sinh" | "cosh":
-                return self.clip(value, -8.0, 4.0)
-            case "tan":
-                return self.clip(value, -1.0, 1.0)
-            case "sin" | "cos":
-                return self.clip(value, -50.0, 50.0)
-            case "prod":
-                return self.with_const("add", self.with_const("mul", self.unary("tanh", value), 0.0625), 1.0)
-        return value
-
     def second(self, op: str, read: Read, domain: tuple[int, ...]) -> Read:
         """`read` as the second operand of `op`: no zero divisor, no shift beyond the width."""
-        dtype = self.values[read.value].dtype
         if op not in ("div", "mod", "fmod", "shl", "shr", "pow"):
             return read
-        value = self.elementwise("copy", [read], domain)
-        if op in ("shl", "shr"):
-            value = self.with_const("bitand", value, dtype.size * 8 - 1)
-        elif op == "pow":
-            value = self.clip(value, -2.0, 2.0) if dtype.is_float else self.with_const("bitand", value, 3)
-        elif dtype.is_float:
-            value = self.with_const("add", self.unary("abs", value), 0.75)
-        else:
-            value = self.with_const("add", self.with_const("bitand", value, 6), 2)
-        if op in ("div", "mod", "fmod") and dtype.is_signed and self.chance(0.4):
-            value = self.unary("neg", value)
+        value = self.guarded_second(op, self.elementwise("copy", [read], domain))
         return self.identity(value)
 
-    def castable(self, value: int, to: DType) -> int:
-        """A computed value that can be cast to `to` without leaving its range."""
+    def zero_unless(self, condition: int, value: int) -> int:
         source = self.values[value]
-        if not (source.dtype.is_float and to.is_integer):
-            return value
-        size = self.unary("abs", value)
-        small = self.with_const("lt", size, 100.0)
-        kept = self.identity(value if to.is_signed else size)
         zero = Read(self.const(0.0, source.dtype), ())
-        return self.elementwise("where", [self.identity(small), kept, zero], source.axes)
+        return self.elementwise("where", [self.identity(condition), self.identity(value), zero], source.axes)
 
     # --- recipes
 
@@ -377,7 +262,7 @@ class _Draft:
 
     def root(self) -> None:
         """A value over axes of its own, reading inputs or values through any maps."""
-        axes, dtype = self.fresh(), self.dtype()
+        axes, dtype = self.fresh(), self.random_dtype()
         op = self.pick([o for o in ("copy", "neg", "add", "sub", "mul", "maximum", "xor") if dtype in SUPPORTED[o]])
         self.elementwise(op, [self.operand(dtype, axes) for _ in range(PRIMITIVES[op].arity)], axes)
 
@@ -479,7 +364,7 @@ class _Draft:
         self.add(Value("iota", self.pick([d for d in DTYPES if d in SUPPORTED["iota"]]), axes, position=position))
 
     def cast(self) -> None:
-        source, to = self.pick(self.computed()), self.dtype()
+        source, to = self.pick(self.computed()), self.random_dtype()
         self.unary("cast", self.castable(source, to), to)
 
     def finish(self) -> Subgraph:
