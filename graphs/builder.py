@@ -47,7 +47,8 @@ class GraphBuilder:
         return name
 
     def constant(self, value: NDArray[Any], name: str = "") -> str:
-        """A constant tensor; without a name, small equal ones are one tensor. The array is kept, not copied."""
+        """A constant tensor; without a name, small equal ones are one tensor. Arrays in C order are not copied."""
+        value = np.asarray(value, order="C")
         kind = TensorType(from_numpy(value.dtype), value.shape)
         key = (kind.dtype, kind.shape, value.tobytes() if not name and value.nbytes <= SMALL else b"")
         shared = not name and value.nbytes <= SMALL

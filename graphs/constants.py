@@ -7,7 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .builder import GraphBuilder
-from .fold import evaluate
+from .errors import InputError
+from .fold import fold
 from .ir import Node, TensorType, constant
 from .shapes import TypeMismatch
 
@@ -58,10 +59,9 @@ class ValueBuilder(GraphBuilder):
             arg = self._known[i]
             assert arg is not None
             args.append(arg)
-        out = self.types[node.outputs[0]]
         try:
-            return constant(evaluate(node.op, dict(node.attrs), args, [self.types[i] for i in node.inputs], out))
-        except IndexError:
+            return constant(fold(node, args, self.types[node.outputs[0]]))
+        except InputError:
             # A gather out of range: whoever runs the graph says so.
             return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from .ir import Graph, Node
@@ -31,13 +31,49 @@ def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:
     return replace(node, inputs=inputs, outputs=outputs)
 
 
-def with_nodes(graph: Graph, nodes: Iterable[Node]) -> Graph:
-    """The graph with other nodes, and without the types and constants that nothing uses any more."""
-    nodes = tuple(nodes)
-    used = {*graph.inputs, *graph.outputs, *(n for node in nodes for n in (*node.inputs, *node.outputs) if n)}
+def trimmed(graph: Graph) -> Graph:
+    """The graph without the types and constants that nothing uses."""
+    used = {*graph.inputs, *graph.outputs, *(n for node in graph.nodes for n in (*node.inputs, *node.outputs) if n)}
     return replace(
         graph,
-        nodes=nodes,
         types={n: t for n, t in graph.types.items() if n in used},
         constants={n: c for n, c in graph.constants.items() if n in used},
     )
+
+
+def substituted(graph: Graph, replacements: Mapping[str, str]) -> Graph:
+    """The graph with uses of each tensor in `replacements` turned to what it maps to; nodes that write one are dropped.
+
+    Replacements may chain, but only to tensors of the same type written earlier. Outputs keep their names: what
+    stands in for one takes its name over, or is copied to it where it has a name to keep (an input, a constant, another
+    output).
+    """
+    if not replacements:
+        return graph
+
+    def find(name: str) -> str:
+        while name in replacements:
+            name = replacements[name]
+        return name
+
+    dropped = {n.outputs[0]: n for n in graph.nodes if n.outputs[0] in replacements}
+    names = {old: find(old) for old in replacements}
+    nodes = [_renamed_inputs(n, names) for n in graph.nodes if n.outputs[0] not in dropped]
+    movable = {o for n in nodes for o in n.outputs if o} - set(graph.outputs)
+    taken_over: dict[str, str] = {}
+    for output in dict.fromkeys(graph.outputs):
+        if output not in names:
+            continue
+        source = names[output]
+        if source in movable and source not in taken_over:
+            taken_over[source] = output
+        else:
+            nodes.append(Node("copy", (source,), (output,), origin=dropped[output].origin))
+    types = {n: t for n, t in graph.types.items() if n not in taken_over.values()}
+    return trimmed(renamed(replace(graph, nodes=tuple(nodes), types=types), taken_over))
+
+
+def _renamed_inputs(node: Node, names: Mapping[str, str]) -> Node:
+    if not any(n in names for n in node.inputs):
+        return node
+    return replace(node, inputs=tuple(names.get(n, n) for n in node.inputs))

@@ -15,7 +15,7 @@ def verify_graph(graph: Graph) -> None:
     1. every tensor is written once: by an input, a constant or one node;
     2. nodes stand in topological order and read only written tensors; outputs are written tensors;
     3. every tensor has a type with non-negative dimensions, and nothing else has one;
-    4. constants are read-only arrays of their type;
+    4. constants are read-only arrays of their type in C order, aligned to their elements;
     5. every primitive has one output, of the type that `shapes.infer` gives, no reason and no payload;
     6. every library node has a reason and at least one named output.
     """
@@ -60,8 +60,8 @@ def _verify_constant(graph: Graph, name: str) -> None:
     value = graph.constants[name]
     if TensorType(from_numpy(value.dtype), value.shape) != graph.types[name]:
         raise VerifyError(f"constant {name!r} is {value.dtype}{value.shape}, not {graph.types[name]}")
-    if value.flags.writeable:
-        raise VerifyError(f"constant {name!r} is writeable")
+    if value.flags.writeable or not value.flags.c_contiguous or not value.flags.aligned:
+        raise VerifyError(f"constant {name!r} is writeable, strided or not aligned")
 
 
 def _verify_primitive(graph: Graph, node: Node, where: str) -> None:
