@@ -34,16 +34,22 @@ def import_model(model: ModelProto, path: Path, dims: Mapping[str, int]) -> Grap
     return _Importer(model, path, dims).run()
 
 
-def dimension_names(graph: GraphProto) -> tuple[str, ...]:
-    """The symbolic dimensions of a graph's inputs, in order. One without a name is called INPUT.AXIS."""
+def input_shapes(graph: GraphProto) -> dict[str, tuple[int | str, ...]]:
+    """The shape of each input of a graph, symbolic dimensions by name. One without a name is called INPUT.AXIS."""
     initialized = {i.name for i in graph.initializer}
-    found: dict[str, None] = {}
-    for info in graph.input:
-        if info.name not in initialized:
-            for axis, dim in enumerate(info.type.tensor_type.shape.dim):
-                if not dim.HasField("dim_value"):
-                    found[dim.dim_param or f"{info.name}.{axis}"] = None
-    return tuple(found)
+    return {
+        info.name: tuple(
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{info.name}.{axis}"
+            for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+        )
+        for info in graph.input
+        if info.name not in initialized
+    }
+
+
+def dimension_names(graph: GraphProto) -> tuple[str, ...]:
+    """The symbolic dimensions of a graph's inputs, in order."""
+    return tuple(dict.fromkeys(d for shape in input_shapes(graph).values() for d in shape if isinstance(d, str)))
 
 
 class _Importer:

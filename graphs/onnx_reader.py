@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .decompose import NEWEST, OLDEST
 from .errors import GraphError
-from .importer import dimension_names, import_model
+from .importer import dimension_names, import_model, input_shapes
 from .ir import Graph
 from .onnx_model import opsets, read_model
 
@@ -40,6 +40,16 @@ def exported_dims(path: str | PathLike[str]) -> tuple[str, ...]:
     path = Path(path)
     with _naming(path):
         return dimension_names(read_model(path).graph)
+
+
+def exported_inputs(path: str | PathLike[str]) -> dict[str, tuple[int | str, ...]]:
+    """The inputs of an ONNX file by name, with their shapes; symbolic dimensions are names, as in `exported_dims`.
+
+    Raises GraphError as `load` does.
+    """
+    path = Path(path)
+    with _naming(path):
+        return input_shapes(read_model(path).graph)
 
 
 @contextmanager
