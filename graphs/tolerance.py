@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,24 +43,47 @@ def check_outputs(
 
     Raises InputError when inputs do not fit; an output of another shape or type is a failed check.
     """
-    expected, undefined = bounded_values(sub, inputs, precision)
+    return compare(expect(sub, inputs, precision), outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """The right outputs of a subgraph at some inputs, by value number, each element with its bound.
+
+    undefined  a cast met a number that its integer type cannot hold
+    """
+
+    sub: Subgraph
+    outputs: Mapping[int, Bounded]
+    undefined: bool
+
+
+def expect(sub: Subgraph, inputs: Sequence[Array], precision: Precision = "strict") -> Expected:
+    """What many kernels of one subgraph are compared with. Raises InputError when inputs do not fit."""
+    outputs, undefined = bounded_values(sub, inputs, precision)
+    return Expected(sub, outputs, undefined.seen)
+
+
+def compare(expected: Expected, outputs: Sequence[Array]) -> CheckResult:
+    """Compares `outputs`, in `sub.outputs` order and of their own types; another shape or type is a failed check."""
+    sub = expected.sub
     worst, message, excluded, elements = 0.0, "", 0, 0
     for i, (number, got) in enumerate(zip(sub.outputs, outputs, strict=True)):
         dtype, shape = sub.values[number].dtype, sub.shape(number)
         if got.shape != shape or got.dtype != dtype.numpy:
             wrong = f"output {i} is {got.dtype}{list(got.shape)}, not {dtype.value}{list(shape)}"
             return CheckResult(False, np.inf, excluded, elements, True, wrong)
-        ratio, left_out = error_ratio(expected[number], widen(got, dtype))
+        ratio, left_out = error_ratio(expected.outputs[number], widen(got, dtype))
         excluded += left_out
         elements += got.size
         if got.size and ratio.max() > worst:
             at = np.unravel_index(int(ratio.argmax()), shape)
             worst = float(ratio[at])
             if worst > 1.0:
-                want = np.broadcast_to(expected[number].data, shape)[at]
+                want = np.broadcast_to(expected.outputs[number].data, shape)[at]
                 place = ",".join(str(int(p)) for p in at)
                 message = f"output {i}[{place}] is {got[at]}, not {want} ({worst:.3g} times the allowed error)"
-    comparable = undefined.seen or not excluded or (excluded <= max(EXCLUDED_LIMIT * elements, 1) and elements > 1)
+    comparable = expected.undefined or not excluded or (excluded <= max(EXCLUDED_LIMIT * elements, 1) and elements > 1)
     if worst <= 1.0 and not comparable:
         message = f"{excluded} of {elements} elements lie too close to a flip to be compared"
     return CheckResult(not message, worst, excluded, elements, comparable, message)

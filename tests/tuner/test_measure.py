@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stitchtune.graphs.subgraph import Subgraph
+from stitchtune.graphs.tolerance import expect
 from stitchtune.kernels.build import BuildFailure, BuiltPlan, build_plans
 from stitchtune.kernels.compile import find_compiler
 from stitchtune.kernels.host import host_target
@@ -55,7 +56,7 @@ def good(cache: Path) -> BuiltPlan:
 def measurer(cache: Path) -> Iterator[Measurer]:
     inputs = [np.linspace(-2, 2, SUB.extents[0], dtype=np.float32)]
     with Measurer(prepare_device(host_target(), cache)) as found:
-        found.load(SUB, inputs, Reference(SUB, tuple(inputs), "strict"))
+        found.load(SUB, inputs, Reference(expect(SUB, inputs)))
         yield found
 
 
@@ -154,7 +155,7 @@ def test_the_worker_itself_may_die(good: BuiltPlan, measurer: Measurer) -> None:
 def test_closing_leaves_nothing(good: BuiltPlan, cache: Path) -> None:
     inputs = [np.ones(SUB.extents[0], np.float32)]
     with Measurer(prepare_device(host_target(), cache)) as found:
-        found.load(SUB, inputs, Reference(SUB, tuple(inputs), "strict"))
+        found.load(SUB, inputs, Reference(expect(SUB, inputs)))
         assert found.measure(good, pace=PACE).candidates[0].status == "ok"
         process, folder = found._process, found._folder
         assert process is not None
