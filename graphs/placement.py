@@ -1,0 +1,206 @@
+"""Placement: which tensors have to be in memory, and at which library depth each is computed.
+
+A tensor is written when a library operator or the caller needs its bytes, or when a value at a deeper level reads it.
+Movement is looked through from wherever it is read. An elementwise value that only deeper levels read sinks to them
+where reading its operands there moves fewer bytes than writing it and reading it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .ir import Graph, Node
+from .movement import is_movement
+from .primitives import EXPENSIVE, PRIMITIVES
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What `place` found.
+
+    depth    library depth of every tensor; of a library operator's outputs, itself counted
+    written  tensors that components write, in graph order, by level; the bytes of each are its own
+    views    tensors needed as they are that have the bytes of another, which is written or there anyway
+    """
+
+    depth: Mapping[str, int]
+    written: Mapping[int, list[str]]
+    views: Mapping[str, str]
+    producers: Mapping[str, Node]
+
+
+def place(graph: Graph) -> Placement:
+    """Decides for every tensor of a graph without dead nodes."""
+    return _Placer(graph).result()
+
+
+def is_view(node: Node, graph: Graph) -> bool:
+    """Whether the result of a node has the bytes of its operand, in the same order."""
+    if not is_movement(node, graph.types) or node.op in ("concat", "gather", "gather_elements"):
+        return False
+    source, target = graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape
+    match node.op:
+        case "transpose":
+            moved = [p for p in node.attr("perm") if source[p] != 1]
+            return moved == sorted(moved)
+        case "slice" | "pad" | "broadcast":
+            kept = tuple(d for d in source if d != 1) == tuple(d for d in target if d != 1)
+            if node.op == "slice":
+                return kept and all(s == 0 or n == 1 for s, n in zip(node.attr("starts"), source, strict=True))
+            return kept and (node.op == "broadcast" or not any(node.attr("before")))
+        case _:
+            return True
+
+
+class _Placer:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.producers = graph.producers()
+        self.depth: dict[str, int] = dict.fromkeys((*graph.inputs, *graph.constants), 0)
+        for node in graph.nodes:
+            below = max((self.depth[name] for name in node.inputs if name), default=0)
+            self.depth.update((name, below + (node.op == "library")) for name in node.outputs if name)
+        self.views: dict[str, str] = {}
+        self.exact: dict[str, None] = {}
+        """Computed tensors and movements whose bytes are needed."""
+        needed = [name for node in graph.nodes if node.op == "library" for name in node.inputs if name]
+        for name in dict.fromkeys((*needed, *graph.outputs)):
+            root = self._view_root(name)
+            if root != name:
+                self.views[name] = root
+            if not self._is_base(root):
+                self.exact[root] = None
+
+    def result(self) -> Placement:
+        levels = self._levels()
+        written = self._written(levels)
+        order = {name: i for i, name in enumerate(self.producers)}
+        by_level: dict[int, list[str]] = {}
+        for name in sorted(written, key=order.__getitem__):
+            by_level.setdefault(written[name], []).append(name)
+        return Placement(self.depth, by_level, self.views, self.producers)
+
+    # --- kinds of tensors
+
+    def _is_base(self, name: str) -> bool:
+        """Whether a tensor is in memory without us: an input, a constant, a library operator's."""
+        node = self.producers.get(name)
+        return node is None or node.op == "library"
+
+    def _moves(self, name: str) -> bool:
+        """Whether reads look through the node that makes a tensor (a concat is computed)."""
+        node = self.producers.get(name)
+        return node is not None and node.op not in ("library", "concat") and (
+            node.op == "iota" or is_movement(node, self.graph.types)
+        )
+
+    def _view_root(self, name: str) -> str:
+        node = self.producers.get(name)
+        while node is not None and node.op != "library" and is_view(node, self.graph):
+            name = node.inputs[0]
+            node = self.producers.get(name)
+        return name
+
+    def _bases(self, name: str) -> dict[str, None]:
+        """The tensors that a read of `name` ends at: base, or computed."""
+        found: dict[str, None] = {}
+        stack = [name]
+        while stack:
+            name = stack.pop()
+            if self._moves(name):
+                stack += self.producers[name].inputs
+            else:
+                found[name] = None
+        return found
+
+    # --- levels
+
+    def _levels(self) -> dict[str, frozenset[int]]:
+        """The levels at which each computed tensor (and each exact movement) is computed."""
+        sources = self._source_bytes()
+        uses: dict[str, set[int]] = {}
+        levels: dict[str, frozenset[int]] = {}
+        for node in reversed(self.graph.nodes):
+            name = node.outputs[0]
+            if node.op == "library" or (self._moves(name) and name not in self.exact):
+                continue
+            found = frozenset({self.depth[name]})
+            if name not in self.exact:
+                found = self._sunk(node, frozenset(uses.get(name, ())), sources) or found
+            levels[name] = found
+            for operand in node.inputs:
+                for base in self._bases(operand):
+                    uses.setdefault(base, set()).update(found)
+        return levels
+
+    def _sunk(self, node: Node, uses: frozenset[int], sources: Mapping[str, float]) -> frozenset[int] | None:
+        """`uses`, if computing the node at all those levels moves fewer bytes than writing its result at its own."""
+        name = node.outputs[0]
+        own = self.graph.types[name].bytes
+        read = sources.get(name)
+        if read is None or not uses or uses == {self.depth[name]}:
+            return None
+        if self.depth[name] in uses:
+            wins = (len(uses) - 1) * read < len(uses) * own
+        else:
+            wins = len(uses) * read < (len(uses) + 1) * own
+        return uses if wins and (len(uses) == 1 or self._cost(name) < EXPENSIVE) else None
+
+    def _source_bytes(self) -> dict[str, float]:
+        """Bytes that computing a tensor anew reads, for those that elementwise operators make of what is in memory."""
+        found: dict[str, float] = {}
+        for name in (*self.graph.inputs, *self.graph.constants):
+            kind = self.graph.types[name]
+            found[name] = 0 if name in self.graph.constants and kind.elements == 1 else kind.bytes
+        for node in self.graph.nodes:
+            if node.op == "library":
+                found.update((name, self.graph.types[name].bytes) for name in node.outputs if name)
+                continue
+            name = node.outputs[0]
+            elementwise = PRIMITIVES[node.op].kind == "elementwise"
+            if name in self.exact:
+                found[name] = self.graph.types[name].bytes
+            elif (elementwise or self._moves(name)) and all(i in found for i in node.inputs):
+                total = sum(found[i] for i in node.inputs)
+                found[name] = min(total, self.graph.types[name].bytes) if self._moves(name) else total
+        return found
+
+    def _cost(self, name: str) -> int:
+        """Simple instructions per element of a tensor that elementwise operators make of what is in memory."""
+        if self._is_base(name) or name in self.exact:
+            return 0
+        node = self.producers[name]
+        own = PRIMITIVES[node.op].cost if PRIMITIVES[node.op].kind == "elementwise" else 0
+        return own + sum(self._cost(i) for i in node.inputs) if own < EXPENSIVE else own
+
+    # --- what is written
+
+    def _written(self, levels: Mapping[str, frozenset[int]]) -> dict[str, int]:
+        """The level of each tensor that a component has to write."""
+        written = {name: self.depth[name] for name in self.exact}
+        readers = [(operand, level) for name, at in levels.items() for level in at for operand in self.producers[name].inputs]
+        for operand, level in readers:
+            if not self._is_base(operand) and not self._moves(operand) and level not in levels[operand]:
+                written[operand] = max(levels[operand])
+        for operand, level in sorted(readers, key=lambda reader: self.depth[reader[0]]):
+            written.update(self._needed(operand, level, levels, written))
+        return written
+
+    def _needed(
+        self, name: str, level: int, levels: Mapping[str, frozenset[int]], written: Mapping[str, int]
+    ) -> dict[str, int]:
+        """What has to be written beside `written` so that `name` can be read at `level`."""
+        if self._is_base(name) or written.get(name, level) < level:
+            return {}
+        if not self._moves(name):
+            return {} if level in levels[name] or name in written else {name: max(levels[name])}
+        through: dict[str, int] = {}
+        for operand in self.producers[name].inputs:
+            through.update(self._needed(operand, level, levels, written))
+        bytes_through = sum(self.graph.types[n].bytes for n in through)
+        here = {base: levels[base] for base in self._bases(name) if not self._is_base(base)}
+        if bytes_through <= self.graph.types[name].bytes or any(level in at for at in here.values()):
+            return through
+        # The moved tensor is smaller than what it comes from, which nobody else needs: it is written instead.
+        return {name: max(max(at) for at in here.values())}
