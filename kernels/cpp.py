@@ -25,6 +25,7 @@ from .loops import (
     LoopKernel,
     Stmt,
     Store,
+    Stream,
 )
 
 _PRELUDE = Path(__file__).parent / "runtime" / "prelude.h"
@@ -102,17 +103,15 @@ def _group(group: GroupProgram, function: str, known: dict[str, Array]) -> str:
     ]
     for name in sorted(text.used, key=lambda n: (n[0], int(n[1:]))):
         array = arrays[name]
-        if array.space == "block":
-            source = f"block + {text.expr(array.start)}"
-        else:
-            source = f"buffers[{array.position}]"
+        source = f"block + {text.expr(array.start)}" if array.space == "block" else f"buffers[{array.position}]"
         const = "const " if name not in text.written else ""
         kind = f"{const}{MEMORY[array.dtype]}* __restrict__"
         aligned = f"__builtin_assume_aligned({source}, 64)" if array.space in ("block", "scratch") else f"({source})"
         head.append(f"  {kind} {name} = ({const}{MEMORY[array.dtype]}*){aligned};")
     head[2:2] = [f"  const int64_t n{k} = args[{k}];" for k in sorted(text.arguments)]
     loop = f"  for (int64_t {group.task.name} = first; {group.task.name} < last; ++{group.task.name}) {{"
-    return "\n".join([*head, loop, *body, "  }", "}", ""])
+    fence = ["  st_stream_fence();"] if text.streams else []
+    return "\n".join([*head, loop, *body, "  }", *fence, "}", ""])
 
 
 class _Text:
@@ -123,6 +122,7 @@ class _Text:
         self.local_arrays: dict[str, DType] = {}
         self.used: set[str] = set()
         self.arguments: set[int] = set()
+        self.streams = False
         self.written: set[str] = set()
 
     # --- expressions
@@ -176,6 +176,12 @@ class _Text:
                     yield f"{pad}{local.name} = {self.expr(value)};"
                 case Store():
                     yield pad + self._store(statement)
+                case Stream(array, offset, source, count):
+                    self._touch(array)
+                    self._touch(source)
+                    self.written.add(array)
+                    self.streams = True
+                    yield f"{pad}st_stream({array} + {self.expr(offset)}, {source}, {self.expr(count)});"
                 case Declare(array, dtype, size):
                     self.local_arrays[array] = dtype
                     yield f"{pad}{SCALAR[dtype]} {array}[{size}] __attribute__((aligned(64)));"

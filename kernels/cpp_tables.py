@@ -55,6 +55,7 @@ _FLOAT = {
     "sqrt": "__builtin_sqrt{s}({0})",
     "isnan": "({0} != {0})",
     "isinf": "(__builtin_fabs{s}({0}) == ST_INFINITY)",
+    "sum_error": "st_sum_error({0}, {1})",
     "round_f16": "st_round_f16({0})",
     "round_bf16": "st_round_bf16({0})",
     "pow": "pow{s}({0}, {1})",

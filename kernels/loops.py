@@ -50,9 +50,9 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """`op` of primitives.py on `operands`, or one of these: select (condition, a, b); round_f16 and round_bf16 (a float32
-    to the nearest number of that type); before_argmax_first and its like (value, index, value, index: the first pair
-    wins); index arithmetic that never overflows: plus, minus, times, quotient and rest (of numbers >= 0), floordiv and
+    """`op` of primitives.py on `operands`, or one of these: select (condition, a, b); round_f16 and round_bf16 (a
+    float32 to the nearest number of that type); before_argmax_first and its like (value, index, value, index: the first
+    pair wins); sum_error (what adding two floats loses, exactly); index arithmetic that never overflows: plus, minus, times, quotient and rest (of numbers >= 0), floordiv and
     remainder (divisor > 0)."""
 
     op: str
@@ -103,12 +103,22 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write `value`, narrowed to the array's dtype; `stream` says that nobody reads it soon."""
+    """Write `value`, narrowed to the array's dtype."""
 
     array: str
     offset: Expr
     value: Expr
-    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Copy `count` elements from the start of block array `source` to `array` from `offset` on, past the caches: nobody
+    reads them soon. Both have one dtype."""
+
+    array: str
+    offset: Expr
+    source: str
+    count: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +149,7 @@ class Declare:
     size: int
 
 
-Stmt = Let | Assign | Store | For | If | Declare
+Stmt = Let | Assign | Store | Stream | For | If | Declare
 
 
 # --- kernels

@@ -1,8 +1,9 @@
 """What a reduction carries: its accumulator's components, their identity, how two are merged, how one ends.
 
-Sums, products and extrema carry one component. argmax and argmin carry the value and its index; NaN comes before
-everything, among equals the first index wins (the last with `select_last`), and an index that no element has
-marks an accumulator that saw nothing.
+Sums, products and extrema carry one component; a float32 sum of very many terms carries a second one, the rounding
+errors of the first (Kahan and Babuska's compensated summation, by Knuth's TwoSum), since a plain one loses digits.
+argmax and argmin carry the value and its index; NaN comes before everything, among equals the first index wins (the
+last with `select_last`), and an index that no element has marks an accumulator that saw nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +14,18 @@ from dataclasses import dataclass
 from ...graphs.dtypes import DType
 from ...graphs.subgraph import Subgraph, Value
 from ..loops import Apply, Expr, Literal
-from .context import computing
 from .errors import LoweringError
 from .nest import Nest
 
+
+def computing(dtype: DType) -> DType:
+    """The dtype that values of `dtype` have in registers."""
+    return DType.F32 if dtype.is_low_precision else dtype
+
+
 _SMALL = 2**31
+COMPENSATED = 8192
+"""Terms per accumulator from which a float32 sum is compensated."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +45,25 @@ class Algebra:
         """One element as an accumulator."""
         if len(self.dtypes) == 1:
             return (operand,)
+        if self.op == "sum":
+            return operand, _ZERO
         assert index is not None
         if self.dtypes[1] is not DType.I64:
             index = nest.bind(Apply("cast", self.dtypes[1], (index,)))
         return operand, index
 
+    @property
+    def indexed(self) -> bool:
+        return self.op in ("argmax", "argmin")
+
     def merge(self, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Accumulators `a` then `b` as one (expressions, not named)."""
+        """Accumulators `a` then `b` as one (expressions, not named; operands are used several times)."""
         if len(self.dtypes) == 1:
             return (Apply(_BINARY[self.op], self.dtypes[0], (a[0], b[0])),)
+        if self.op == "sum":
+            error = Apply("sum_error", DType.F32, (a[0], b[0]))
+            rest = a[1] if b[1] == _ZERO else Apply("add", DType.F32, (a[1], b[1]))
+            return Apply("add", DType.F32, (a[0], b[0])), Apply("add", DType.F32, (rest, error))
         order = f"{self.op}_{'last' if self.last else 'first'}"
         better = Apply(f"before_{order}", DType.BOOL, (b[0], b[1], a[0], a[1]))
         return tuple(Apply("select", t, (better, y, x)) for t, x, y in zip(self.dtypes, a, b, strict=True))
@@ -54,6 +72,11 @@ class Algebra:
         """The reduction's value in its computing dtype."""
         if len(self.dtypes) == 1:
             return components[0]
+        if self.op == "sum":
+            # where the sum became infinite or NaN the error is NaN, and means nothing
+            whole = Apply("add", DType.F32, components)
+            lost = Apply("isnan", DType.BOOL, (components[1],))
+            return Apply("select", DType.F32, (lost, components[0], whole))
         index = components[1]
         seen = Apply("max", index.dtype, (index, Literal(0, index.dtype)))
         least = Literal(_limit(index.dtype), index.dtype)
@@ -61,6 +84,7 @@ class Algebra:
         return found if index.dtype is DType.I64 else Apply("cast", DType.I64, (found,))
 
 
+_ZERO = Literal(0.0, DType.F32)
 _BINARY = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
@@ -68,13 +92,15 @@ def _limit(dtype: DType) -> int:
     return int(2 ** (8 * dtype.size - 1) - 1)
 
 
-def algebra(sub: Subgraph, value: Value, dynamic: tuple[int, ...]) -> Algebra:
-    """The accumulator of a reduction."""
+def algebra(sub: Subgraph, value: Value, dynamic: tuple[int, ...], terms: int) -> Algebra:
+    """The accumulator of a reduction that adds `terms` elements into each of its accumulators."""
     operand = computing(sub.values[value.reads[0].value].dtype)
     match value.op:
         case "sum" | "prod":
             start = 0 if value.op == "sum" else 1
             kind = computing(value.dtype)
+            if value.op == "sum" and kind is DType.F32 and terms >= COMPENSATED:
+                return Algebra("sum", (kind, kind), (_ZERO, _ZERO))
             return Algebra(value.op, (kind,), (Literal(float(start) if kind.is_float else start, kind),))
         case "max" | "min":
             return Algebra(value.op, (operand,), (_extreme(value.op, operand),))

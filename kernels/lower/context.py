@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -9,13 +10,9 @@ from ...graphs.dtypes import DType
 from ...graphs.subgraph import Subgraph, Value
 from ...search_space.plan import Group, Place, Plan, Stage
 from ..loops import Argument, Array, Expr, Literal
+from .algebra import Algebra, algebra
 from .errors import LoweringError
 from .integers import add, ceiling, mul, number
-
-
-def computing(dtype: DType) -> DType:
-    """The dtype values of `dtype` have in registers."""
-    return DType.F32 if dtype.is_low_precision else dtype
 
 
 @dataclass(frozen=True)
@@ -70,6 +67,7 @@ class Context:
     stored: dict[int, str] = field(default_factory=dict)
     """The array outside block memory that holds a value: its output buffer or its scratch array."""
     splits: dict[int, Split] = field(default_factory=dict)
+    algebras: dict[int, Algebra] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.places = {(e.value, e.consumer): e.place for e in self.plan.edges}
@@ -125,11 +123,24 @@ class Context:
         self.layouts[array.name] = shape
 
 
-def lay_out(ctx: Context, components: dict[int, tuple[DType, ...]]) -> None:
-    """Name every buffer of the launch: inputs, outputs, then scratch (values read globally, partial results).
+def accumulators(ctx: Context) -> dict[int, Algebra]:
+    """The accumulator of every reduction, by how many elements each of its lanes sees in the plan."""
+    terms: dict[int, int] = {}
+    for group, stage in ctx.stages():
+        tiles = dict(group.parallel)
+        for v in stage.values:
+            axes = ctx.value(v).reduce
+            count = math.prod(tiles.get(a, ctx.sub.extents[a]) for a in axes)
+            if stage.vector in axes:
+                count //= max(1, stage.width * ctx.plan.reduction(v).accumulators)
+            terms[v] = max(terms.get(v, 0), count)
+    reductions = [v for v in ctx.sub.computed if ctx.value(v).reduce]
+    return {v: algebra(ctx.sub, ctx.value(v), ctx.plan.dynamic, terms.get(v, 0)) for v in reductions}
 
-    `components` gives the accumulator's element types of each reduction.
-    """
+
+def lay_out(ctx: Context) -> None:
+    """Name every buffer of the launch: inputs, outputs, then scratch (values read globally, partial results)."""
+    ctx.algebras = accumulators(ctx)
     sub = ctx.sub
     for k, v in enumerate(sub.inputs):
         _whole(ctx, f"x{k}", v, "input", k, (tuple(range(len(sub.values[v].axes))), 0))
@@ -155,7 +166,7 @@ def lay_out(ctx: Context, components: dict[int, tuple[DType, ...]]) -> None:
             sizes = (*counts, *(ctx.extent(a) for a in sub.values[v].axes))
             shape = layout(sizes, range(len(sizes)))
             names = []
-            for dtype in components[v]:
+            for dtype in ctx.algebras[v].dtypes:
                 name = f"g{base - len(sub.inputs) - len(sub.outputs)}"
                 ctx.add_array(Array(name, dtype, "scratch", shape.elements, base), shape)
                 names.append(name)

@@ -13,7 +13,8 @@ from ...graphs.dtypes import DType
 from ...graphs.primitives import REDUCTIONS
 from ...graphs.subgraph import AxisVar, Bound, FloorDiv, Index, Int, Lookup, Mod, Read, Scalar, Slot, Sum
 from ..loops import Apply, Expr, Literal, Load
-from .context import Context, computing
+from .algebra import computing
+from .context import Context
 from .errors import LoweringError
 from .integers import add, divide, maximum, minimum, modulo, mul, number, range_of
 from .nest import Nest

@@ -6,7 +6,6 @@ from ...graphs.subgraph import Subgraph
 from ...search_space.plan import Plan
 from ...search_space.target import Target
 from ..loops import Expr, LoopKernel, PhaseProgram
-from .algebra import algebra
 from .context import Context, lay_out
 from .errors import LoweringError
 from .group import lower_group
@@ -22,7 +21,7 @@ def lower(sub: Subgraph, plan: Plan, target: Target, precision: str = "strict") 
     if precision not in ("strict", "fast"):
         raise ValueError(f"precision {precision!r} is neither 'strict' nor 'fast'")
     ctx = Context(sub, plan, precision == "strict")
-    lay_out(ctx, {v: algebra(sub, sub.values[v], plan.dynamic).dtypes for v in sub.computed if sub.values[v].reduce})
+    lay_out(ctx)
     scratch = tuple(a for a in ctx.arrays.values() if a.space == "scratch")
     kernels = []
     for kernel in plan.kernels:

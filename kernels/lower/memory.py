@@ -64,6 +64,13 @@ class Memory(Blocks):
         self._touch(name)
         return name, False
 
+    def pad(self, dtype: DType, elements: int) -> str:
+        """A piece of block memory for this stage alone, whose elements have exactly `dtype`."""
+        name = f"b{len(self.arrays)}"
+        self._add(name, dtype, Layout((), number(elements)))
+        self._touch(name)
+        return name
+
     def _add(self, name: str, dtype: DType, shape: Layout) -> None:
         self.arrays[name] = Array(name, dtype, "block", shape.elements)
         self.layouts[name] = shape

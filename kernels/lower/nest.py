@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...graphs.dtypes import DType
 from ..loops import Argument, Expr, For, Let, Literal, Local, Stmt, locals_of
 from .errors import LoweringError
-from .integers import Range, add, modulo, number, range_of
+from .integers import Range, add, minimum, modulo, number, range_of
 from .integers import sub as minus
 
 
@@ -48,6 +48,7 @@ class Nest:
 
     lanes   elements of a strip when the innermost loop carries a reduction in lanes, else 0
     simd    the innermost loop runs in lanes
+    chunk   the innermost loop is cut into pieces of so many iterations (0: it is not), each followed by `chunk_after`
     """
 
     order: tuple[int, ...]
@@ -56,6 +57,7 @@ class Nest:
     ranges: dict[Expr, Range]
     simd: bool = False
     lanes: int = 0
+    chunk: int = 0
     unroll: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -80,6 +82,16 @@ class Nest:
             self.position[axis] = add(info.start, self.local[axis])
         self.lane = self.names.fresh("l")
         self.where[self.lane.name] = Location(len(self.order))
+        self.chunk_start: Expr = number(0)
+        self.chunk_trip: Expr = number(0)
+        self.chunk_after: list[Stmt] = []
+        if self.chunk:
+            trip = self.axes[self.order[-1]].trip
+            if isinstance(trip, Literal) and int(trip.value) <= self.chunk:
+                self.chunk_trip = trip
+            else:
+                self.chunk_start = self.names.fresh("c")
+                self.chunk_trip = self.names.fresh("n")
 
     def depth(self, axes: tuple[int, ...] | frozenset[int]) -> int:
         """The least depth at which all `axes` have a position."""
@@ -152,21 +164,35 @@ class Nest:
         if isinstance(local, Literal):
             return body
         assert isinstance(local, Local)
-        innermost = depth == len(self.order) - 1
-        if innermost and self.lanes:
-            return self._strips(local, trip, body)
-        return (For(local, number(0), trip, body, simd=self.simd and innermost, unroll=self.unroll.get(axis, 1)),)
+        unroll = self.unroll.get(axis, 1)
+        if depth < len(self.order) - 1:
+            return (For(local, number(0), trip, body, unroll=unroll),)
+        if not self.chunk:
+            return self._innermost(local, number(0), trip, body)
+        start, count = self.chunk_start, self.chunk_trip
+        if not isinstance(start, Local):
+            return (*self._innermost(local, number(0), trip, body), *self.chunk_after)
+        assert isinstance(count, Local)
+        pieces = (
+            Let(count, minimum(number(self.chunk), minus(trip, start))),
+            *self._innermost(local, start, count, body),
+            *self.chunk_after,
+        )
+        return (For(start, number(0), trip, pieces, step=self.chunk),)
 
-    def _strips(self, local: Local, trip: Expr, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Whole strips of `lanes`, then the rest in the first lanes."""
+    def _innermost(self, local: Local, start: Expr, trip: Expr, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """`trip` iterations of the innermost loop from `start` on: whole strips of lanes, the rest in the first lanes."""
+        if not self.lanes:
+            unroll = self.unroll.get(self.order[-1], 1)
+            return (For(local, start, add(start, trip), body, simd=self.simd, unroll=unroll),)
         strip = self.names.fresh("s")
         rest = modulo(trip, number(self.lanes), (0, 2**62) if not isinstance(trip, Literal) else None)
-        whole = minus(trip, rest)
+        whole = add(start, minus(trip, rest))
         loops: list[Stmt] = []
         inner = (Let(local, add(strip, self.lane)), *body)
-        if whole != number(0):
+        if minus(trip, rest) != number(0):
             lanes = For(self.lane, number(0), number(self.lanes), inner, simd=True)
-            loops.append(For(strip, number(0), whole, (lanes,), step=self.lanes))
+            loops.append(For(strip, start, whole, (lanes,), step=self.lanes))
         if rest != number(0):
             last = (Let(local, add(whole, self.lane)), *body)
             loops.append(For(self.lane, number(0), rest, last, simd=True))

@@ -45,7 +45,7 @@ def accumulate(
     reduced = [a for a in order[start:depth] if a in v.reduce]
 
     operand = ev.operand(value)
-    element = alg.lift(nest, operand, _linear(ev, v.reduce) if len(alg.dtypes) > 1 else None)
+    element = alg.lift(nest, operand, _linear(ev, v.reduce) if alg.indexed else None)
     where = Location(depth)
     for part in element:
         where = nest.join(where, nest.locate(part))

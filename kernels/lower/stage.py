@@ -6,16 +6,19 @@ from dataclasses import dataclass
 
 from ...graphs.dtypes import DType
 from ...search_space.plan import Group, Stage
-from ..loops import Apply, Assign, Declare, Expr, For, If, Let, Literal, Load, Local, Stmt, Store
-from .algebra import Algebra, algebra
+from ..loops import Apply, Assign, Declare, Expr, For, If, Let, Literal, Load, Local, Stmt, Store, Stream
+from .algebra import Algebra
 from .context import Context
 from .errors import LoweringError
 from .evaluate import Evaluator
 from .integers import Range, add, mul, number
+from .integers import sub as minus
 from .memory import Memory
 from .nest import Axis, Location, Names, Nest
 from .reduce import Components, accumulate, wrap
 
+STREAM_CHUNK = 1024
+"""Elements of a row that are collected before they are stored past the caches."""
 UNROLLED_PARTS = 16
 """Up to this many partial results are combined by straight code."""
 
@@ -53,8 +56,16 @@ class _StageLowering:
         unknown = [a for a in stage.order if a not in state.axes]
         if unknown:
             raise LoweringError(f"axes {unknown} belong to no value of the group")
+        self.streamed = {v for v in stage.values if self._streams(v)}
         self.nest = Nest(
-            stage.order, state.axes, state.names, state.ranges, stage.vector >= 0, lanes, dict(stage.unroll)
+            stage.order,
+            state.axes,
+            state.names,
+            state.ranges,
+            stage.vector >= 0,
+            lanes,
+            STREAM_CHUNK if self.streamed else 0,
+            dict(stage.unroll),
         )
         self.ev = Evaluator(self.ctx, self.nest, state.memory)
 
@@ -69,6 +80,17 @@ class _StageLowering:
             while lanes // 2 >= max(1, int(size.value)):
                 lanes //= 2
         return lanes
+
+    def _streams(self, v: int) -> bool:
+        """True for an output stored past the caches: rows of it come out of the vector loop, in every task."""
+        axes = self.ctx.value(v).axes
+        return (
+            v in self.ctx.plan.stream
+            and not self.ctx.value(v).reduce
+            and self.stage.vector >= 0
+            and axes[-1:] == (self.stage.vector,)
+            and not self._lacking(v)
+        )
 
     def run(self) -> tuple[Stmt, ...]:
         for v in sorted({*self.stage.values, *self.stage.combine}):
@@ -91,7 +113,7 @@ class _StageLowering:
     # --- reductions
 
     def _reduce(self, v: int) -> None:
-        alg = algebra(self.ctx.sub, self.ctx.value(v), self.ctx.plan.dynamic)
+        alg = self.ctx.algebras[v]
         split = self.ctx.splits.get(v)
 
         def sink(where: Location, final: Components, local: dict[int, Expr]) -> None:
@@ -121,7 +143,7 @@ class _StageLowering:
         if split is None:
             raise LoweringError(f"reduction {v} has no partial results to combine")
         value = self.ctx.value(v)
-        alg = algebra(self.ctx.sub, value, self.ctx.plan.dynamic)
+        alg = self.ctx.algebras[v]
         nest = self.nest
         depth = nest.depth(value.axes)
         own = [nest.position[a] for a in value.axes]
@@ -190,8 +212,8 @@ class _StageLowering:
                 nest.put(where, Declare(name, dtype, int(size.value)))
             names.append(name)
         lane = nest.names.fresh("i")
-        trip = nest.axes[axis].trip
-        there = [add(nest.axes[axis].start, lane) if a == axis else p for a, p in zip(self.ctx.value(v).axes, own)]
+        trip, axes = nest.axes[axis].trip, self.ctx.value(v).axes
+        there = [add(nest.axes[axis].start, lane) if a == axis else p for a, p in zip(axes, own, strict=True)]
         base = split.layout.offset([*(number(0) for _ in split.counts), *there])
         fill = tuple(Store(n, lane, x) for n, x in zip(names, alg.identity, strict=True))
         nest.put(where, wrap([(lane, trip)], fill))
@@ -212,17 +234,30 @@ class _StageLowering:
         if v in self.ctx.stored:
             position = [add(self.state.axes[a].start, local[a]) for a in self.ctx.value(v).axes]
             array = self.ctx.stored[v]
-            store = Store(array, self.ctx.layouts[array].offset(position), value, v in self.ctx.plan.stream)
-            self._guarded(v, where, (store,))
+            if v in self.streamed and where == Location(len(self.nest.order)):
+                self._stream(v, array, value, position)
+                return
+            self._guarded(v, where, (Store(array, self.ctx.layouts[array].offset(position), value),))
+
+    def _stream(self, v: int, array: str, value: Expr, position: list[Expr]) -> None:
+        """Collects a piece of a row in block memory, then copies it out past the caches."""
+        nest, axis = self.nest, self.stage.vector
+        size = self.state.axes[axis].size
+        elements = min(STREAM_CHUNK, int(size.value)) if isinstance(size, Literal) else STREAM_CHUNK
+        pad = self.state.memory.pad(self.ctx.value(v).dtype, elements)
+        nest.put(Location(len(nest.order)), Store(pad, minus(nest.local[axis], nest.chunk_start), value))
+        first = [*position[:-1], add(self.state.axes[axis].start, nest.chunk_start)]
+        offset = self.ctx.layouts[array].offset(first)
+        nest.chunk_after.append(Stream(array, offset, pad, nest.chunk_trip))
+
+    def _lacking(self, v: int) -> list[Expr]:
+        """The tile numbers of this task along parallel axes that the value does not have."""
+        lacking = [a for a, _ in self.state.group.parallel if a not in self.ctx.value(v).domain]
+        return [self.state.tiles[a] for a in lacking if not isinstance(self.state.tiles[a], Literal)]
 
     def _guarded(self, v: int, where: Location, stores: tuple[Stmt, ...]) -> None:
         """Stores that only the first task along axes that the value lacks does."""
-        lacking = [a for a, _ in self.state.group.parallel if a not in self.ctx.value(v).domain]
-        tests = [
-            Apply("eq", DType.BOOL, (self.state.tiles[a], number(0)))
-            for a in lacking
-            if not isinstance(self.state.tiles[a], Literal)
-        ]
+        tests = [Apply("eq", DType.BOOL, (tile, number(0))) for tile in self._lacking(v)]
         if not tests:
             for store in stores:
                 self.nest.put(where, store)

@@ -143,6 +143,12 @@ template <class T> ST_INLINE bool st_before_argmin_last(T a, int64_t i, T b, int
 ST_FLOAT(float, f)
 ST_FLOAT(double, )
 
+// The rounding error of a + b, exact (Knuth's TwoSum).
+ST_INLINE float st_sum_error(float a, float b) {
+  float s = a + b, c = s - a;
+  return (a - (s - c)) + (b - c);
+}
+
 // --- folding lanes: halves are combined lane by lane until one is left
 
 struct st_fold_sum {
@@ -186,3 +192,47 @@ template <class Op, int N, class T> ST_INLINE T st_fold_wrapping(const T *x) {
   typedef typename st_same<T>::type U;
   return (T)st_folder<Op, U, N>::run((const U *)x);
 }
+
+// --- stores past the caches: whole lines of 64 bytes go by non-temporal stores, the ragged ends normally
+
+#if defined(__SSE2__)
+typedef long long st_v2 __attribute__((vector_size(16), may_alias));
+typedef long long st_v4 __attribute__((vector_size(32), may_alias));
+typedef long long st_v8 __attribute__((vector_size(64), may_alias));
+template <class T> ST_INLINE void st_stream(T *to, const T *from, int64_t count) {
+  int64_t head = (int64_t)((64 - (__UINTPTR_TYPE__)to % 64) % 64 / sizeof(T));
+  head = head < count ? head : count;
+  __builtin_memcpy(to, from, head * sizeof(T));
+  int64_t i = head, line = 64 / sizeof(T);
+  for (; i + line <= count; i += line) {
+#if defined(__clang__)
+    st_v8 x;
+    __builtin_memcpy(&x, from + i, 64);
+    __builtin_nontemporal_store(x, (st_v8 *)(to + i));
+#elif defined(__AVX512F__)
+    st_v8 x;
+    __builtin_memcpy(&x, from + i, 64);
+    __builtin_ia32_movntdq512((st_v8 *)(to + i), x);
+#elif defined(__AVX__)
+    for (int k = 0; k < 2; ++k) {
+      st_v4 x;
+      __builtin_memcpy(&x, (const char *)(from + i) + 32 * k, 32);
+      __builtin_ia32_movntdq256((st_v4 *)((char *)(to + i) + 32 * k), x);
+    }
+#else
+    for (int k = 0; k < 4; ++k) {
+      st_v2 x;
+      __builtin_memcpy(&x, (const char *)(from + i) + 16 * k, 16);
+      __builtin_ia32_movntdq((st_v2 *)((char *)(to + i) + 16 * k), x);
+    }
+#endif
+  }
+  __builtin_memcpy(to + i, from + i, (count - i) * sizeof(T));
+}
+ST_INLINE void st_stream_fence() { __builtin_ia32_sfence(); }
+#else
+template <class T> ST_INLINE void st_stream(T *to, const T *from, int64_t count) {
+  __builtin_memcpy(to, from, count * sizeof(T));
+}
+ST_INLINE void st_stream_fence() {}
+#endif
