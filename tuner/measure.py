@@ -1,7 +1,7 @@
 """Measuring built plans in a worker process that may die; the tuner's side of it.
 
 The worker starts at the first job and again whenever it is gone. Inputs and reference results of a subgraph are
-written once, as files in memory where the system has such a folder.
+written to files once; the worker reads them when the subgraph's turn comes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import contextlib
 import json
 import os
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +47,6 @@ class Measurer:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._subject: Subject | None = None
-        self._folder: str | None = None
 
     def __enter__(self) -> Measurer:
         return self
@@ -57,21 +54,13 @@ class Measurer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def load(self, sub: Subgraph, inputs: Sequence[NDArray[Any]], check: Check) -> None:
-        """Makes `sub` the subgraph that jobs are about, at these inputs; `check` judges results (it is pickled)."""
-        self._forget()
-        memory = Path("/dev/shm")
-        room = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-        self._folder = tempfile.mkdtemp(prefix="stitchtune-", dir=room)
-        folder = Path(self._folder)
-        names = []
-        for position, array in enumerate(inputs):
-            names.append(f"input{position}")
-            (folder / names[-1]).write_bytes(np.ascontiguousarray(array).tobytes())
-        (folder / "reference").write_bytes(pickle.dumps((sub, check), protocol=pickle.HIGHEST_PROTOCOL))
-        self._subject = Subject(self._folder, tuple(names), "reference")
+    def load(self, subject: Subject) -> None:
+        """Makes `subject` what jobs are about. Its files must stay until another one is loaded."""
+        if subject == self._subject:
+            return
+        self._subject = subject
         if self._channel is not None:
-            self._send(self._subject)
+            self._send(subject)
 
     def measure(self, candidate: BuiltPlan, rivals: Sequence[BuiltPlan] = (), pace: Pace = PACE) -> Reply:
         """Checks one candidate and times it in turns with `rivals`, which were found right before."""
@@ -99,9 +88,8 @@ class Measurer:
         return reply
 
     def close(self) -> None:
-        """Ends the worker and removes its files."""
+        """Ends the worker, and what it may be running."""
         self._stop()
-        self._forget()
 
     def _start(self) -> None:
         here_read, there_write = os.pipe()
@@ -148,11 +136,15 @@ class Measurer:
             self._process.wait()
             self._process = None
 
-    def _forget(self) -> None:
-        self._subject = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+
+def write_subject(folder: Path, sub: Subgraph, inputs: Sequence[NDArray[Any]], check: Check) -> Subject:
+    """Puts a subgraph, its inputs and what judges results (it is pickled) into the empty or missing `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = tuple(f"input{position}" for position in range(len(inputs)))
+    for name, array in zip(names, inputs, strict=True):
+        (folder / name).write_bytes(np.ascontiguousarray(array).tobytes())
+    (folder / "reference").write_bytes(pickle.dumps((sub, check), protocol=pickle.HIGHEST_PROTOCOL))
+    return Subject(str(folder), names, "reference")
 
 
 def _all(job: Job, outcome: Outcome) -> Reply:

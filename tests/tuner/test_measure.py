@@ -17,7 +17,7 @@ from stitchtune.kernels.compile import find_compiler
 from stitchtune.kernels.host import host_target
 from stitchtune.search_space.stitch import heuristic
 from stitchtune.tuner.device import prepare_device
-from stitchtune.tuner.measure import Measurer
+from stitchtune.tuner.measure import Measurer, write_subject
 from stitchtune.tuner.protocol import Pace
 from stitchtune.tuner.reference import Reference
 
@@ -56,7 +56,7 @@ def good(cache: Path) -> BuiltPlan:
 def measurer(cache: Path) -> Iterator[Measurer]:
     inputs = [np.linspace(-2, 2, SUB.extents[0], dtype=np.float32)]
     with Measurer(prepare_device(host_target(), cache)) as found:
-        found.load(SUB, inputs, Reference(expect(SUB, inputs)))
+        found.load(write_subject(cache / "subject", SUB, inputs, Reference(expect(SUB, inputs))))
         yield found
 
 
@@ -155,10 +155,8 @@ def test_the_worker_itself_may_die(good: BuiltPlan, measurer: Measurer) -> None:
 def test_closing_leaves_nothing(good: BuiltPlan, cache: Path) -> None:
     inputs = [np.ones(SUB.extents[0], np.float32)]
     with Measurer(prepare_device(host_target(), cache)) as found:
-        found.load(SUB, inputs, Reference(expect(SUB, inputs)))
+        found.load(write_subject(cache / "other", SUB, inputs, Reference(expect(SUB, inputs))))
         assert found.measure(good, pace=PACE).candidates[0].status == "ok"
-        process, folder = found._process, found._folder
+        process = found._process
         assert process is not None
-        assert folder is not None
     assert process.poll() is not None
-    assert not Path(folder).exists()
