@@ -10,12 +10,29 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.primitives import PRIMITIVES
+from stitchtune.graphs.shapes import SUPPORTED
 from stitchtune.graphs.subgraph import Scalar
 
 V = TypeVar("V")
 
+Feature = tuple[str, DType]
+"""A computing primitive and a type it supports: that of its operands; of its result for a cast and an iota."""
+COMPUTING: tuple[Feature, ...] = tuple(
+    (op, dtype)
+    for op, primitive in PRIMITIVES.items()
+    if primitive.kind != "movement"
+    for dtype in DType
+    if dtype in SUPPORTED[op]
+)
+
 DTYPES = tuple(DType)
-WEIGHTS = np.array([8 if d is DType.F32 else 3 if d.is_float else 1.4 for d in DTYPES])
+WEIGHTS = np.array([6 if d is DType.F32 else 2.5 if d.is_float else 1.4 for d in DTYPES])
+
+
+def focus_of(seed: int, count: int) -> list[Feature]:
+    """`count` of the features, such that neighbouring seeds take turns and any run of seeds meets all equally often."""
+    return [COMPUTING[(seed * count + i) * 7 % len(COMPUTING)] for i in range(count)]
 
 
 class Guards(ABC, Generic[V]):

@@ -29,7 +29,8 @@ from stitchtune.graphs.subgraph import (
     all_reads,
 )
 
-from tests.guards import DTYPES, Guards
+from tests.guards import DTYPES, Guards, focus_of
+from tests.pruning import pruned
 from tests.random_values import random_inputs
 
 __all__ = ["random_inputs", "random_subgraph"]
@@ -39,11 +40,16 @@ ELEMENTWISE = tuple(p.name for p in PRIMITIVES.values() if p.kind == "elementwis
 REDUCTIONS = tuple(p.name for p in PRIMITIVES.values() if p.kind == "reduce")
 
 
-def random_subgraph(seed: int, steps: int | None = None, points: int = 4000) -> Subgraph:
-    """A valid subgraph of about `steps` recipes (3 to 12); no value iterates over more than `points` points."""
+def random_subgraph(seed: int, steps: int | None = None, points: int = 4000, focus: int = 6) -> Subgraph:
+    """A valid subgraph of about `steps` recipes (2 to 9); no value iterates over more than `points` points.
+
+    `focus` primitives with a type come first, by turns of the seed.
+    """
     rng = np.random.default_rng([seed, 1])
     draft = _Draft(rng, points)
-    for _ in range(int(rng.integers(3, 13)) if steps is None else steps):
+    for op, dtype in focus_of(seed, focus):
+        draft.focus(op, dtype)
+    for _ in range(int(rng.integers(2, 10)) if steps is None else steps):
         draft.step()
     return draft.finish()
 
@@ -256,9 +262,29 @@ class _Draft(Guards[int]):
         if not self.computed():
             self.root()
             return
-        recipes = (self.root, self.follow, self.reduction, self.concat, self.pad, self.iota, self.cast)
-        weights = np.array([0.14, 0.44, 0.2, 0.05, 0.04, 0.05, 0.08])
+        recipes = (self.root, self.follow, self.reduction, self.normalise, self.concat, self.pad, self.iota, self.cast)
+        weights = np.array([0.13, 0.34, 0.18, 0.16, 0.05, 0.04, 0.03, 0.07])
         recipes[int(self.rng.choice(len(recipes), p=weights))]()
+
+    def focus(self, op: str, dtype: DType) -> None:
+        """One value of `op` on `dtype`."""
+        if op == "iota":
+            self.iota(dtype)
+            return
+        known = [i for i in self.computed() if op == "cast" or self.values[i].dtype is dtype]
+        known = [i for i in known if self.values[i].axes and self.size(self.values[i].axes)]
+        if known and self.chance(0.6):
+            source = self.pick(known)
+        else:
+            axes = tuple(a for a in self.fresh() if self.extents[a]) or (self.axis(5),)
+            kind = self.random_dtype() if op == "cast" else dtype
+            source = self.elementwise("copy", [self.operand(kind, axes)], axes)
+        if op == "cast":
+            self.unary("cast", self.castable(source, dtype), dtype)
+        elif op in REDUCTIONS:
+            self.reduction(source, op)
+        else:
+            self.follow(source, op)
 
     def root(self) -> None:
         """A value over axes of its own, reading inputs or values through any maps."""
@@ -266,11 +292,14 @@ class _Draft(Guards[int]):
         op = self.pick([o for o in ("copy", "neg", "add", "sub", "mul", "maximum", "xor") if dtype in SUPPORTED[o]])
         self.elementwise(op, [self.operand(dtype, axes) for _ in range(PRIMITIVES[op].arity)], axes)
 
-    def follow(self) -> None:
+    def recent(self) -> int:
+        return self.pick(self.computed()[-6:] if self.chance(0.6) else self.computed())
+
+    def follow(self, first: int | None = None, op: str = "") -> None:
         """A value over the axes of another one, which it reads by identity."""
-        first = self.pick(self.computed()[-6:] if self.chance(0.6) else self.computed())
+        first = self.recent() if first is None else first
         dtype = self.values[first].dtype
-        op = self.pick([o for o in ELEMENTWISE if dtype in SUPPORTED[o] and o != "cast"])
+        op = op or self.pick([o for o in ELEMENTWISE if dtype in SUPPORTED[o] and o != "cast"])
         if dtype.is_float:
             first = self.guarded(op, first)
         axes = self.values[first].axes
@@ -287,15 +316,43 @@ class _Draft(Guards[int]):
                 reads.reverse()
         self.elementwise(op, reads, axes)
 
-    def reduction(self) -> None:
+    def normalise(self) -> None:
+        """A softmax or a layer norm over some axes, or over rows and then columns: reductions that are read back."""
+        floats = [i for i in self.computed() if self.values[i].dtype.is_float and self.values[i].axes]
+        if not floats:
+            self.root()
+            return
+        x = self.with_const("mul", self.unary("tanh", self.pick(floats)), 2.0)
+        axes = self.values[x].axes
+        for axis in self.rng.permutation(axes)[: int(self.rng.integers(1, 3))]:
+            group = (int(axis),) if self.chance(0.8) else axes
+            scale = 1.0 / max(1, self.size(group))
+            if self.chance(0.5):
+                e = self.unary("exp", self.both("sub", x, self.reduced("max", x, group)))
+                x = self.both("div", e, self.reduced("sum", e, group))
+            else:
+                d = self.both("sub", x, self.with_const("mul", self.reduced("sum", x, group), scale))
+                variance = self.with_const("mul", self.reduced("sum", self.both("mul", d, d), group), scale)
+                x = self.both("div", d, self.unary("sqrt", self.with_const("add", variance, 0.015625)))
+
+    def reduced(self, op: str, value: int, group: tuple[int, ...]) -> int:
+        source = self.values[value]
+        kept = tuple(a for a in source.axes if a not in group)
+        return self.add(Value(op, source.dtype, kept, group, (self.identity(value),)))
+
+    def both(self, op: str, first: int, second: int) -> int:
+        """`op` of two computed values over the axes of the first."""
+        return self.elementwise(op, [self.identity(first), self.identity(second)], self.values[first].axes)
+
+    def reduction(self, source: int | None = None, op: str = "") -> None:
         """A reduction of a computed value by identity, or of anything through maps over new axes."""
         ops = [o for o in REDUCTIONS if not o.startswith("arg")] * 2 + ["sum"] * 3 + ["argmax", "argmin"]
-        if self.chance(0.8):
-            source = self.pick(self.computed())
+        if source is not None or self.chance(0.8):
+            source = self.pick(self.computed()) if source is None else source
             ops = [o for o in ops if self.values[source].dtype in SUPPORTED[o]]
             if not ops:
                 return
-            op = self.pick(ops)
+            op = op or self.pick(ops)
             if self.values[source].dtype.is_float:
                 source = self.guarded(op, source)
             axes = self.values[source].axes
@@ -356,12 +413,11 @@ class _Draft(Guards[int]):
         read = Read(source, tuple(index), where, fill)  # type: ignore[arg-type]
         self.add(Value("copy", value.dtype, axes, reads=(read,)))
 
-    def iota(self) -> None:
-        axes = self.fresh()
-        if not axes:
-            return
+    def iota(self, dtype: DType | None = None) -> None:
+        axes = self.fresh() or (self.axis(7),)
         position = self.pick([*(AxisVar(a) for a in axes), *(self.maps(self.pick((2, 5, 16)), axes, set()))])
-        self.add(Value("iota", self.pick([d for d in DTYPES if d in SUPPORTED["iota"]]), axes, position=position))
+        dtype = dtype or self.pick([d for d in DTYPES if d in SUPPORTED["iota"]])
+        self.add(Value("iota", dtype, axes, position=position))
 
     def cast(self) -> None:
         source, to = self.pick(self.computed()), self.random_dtype()
@@ -373,46 +429,3 @@ class _Draft(Guards[int]):
         computed = self.computed()
         outputs = tuple(i for i in computed if i not in used or self.chance(0.15))
         return pruned(Subgraph(tuple(self.values), outputs, tuple(self.extents), tuple(self.slots)))
-
-
-def pruned(sub: Subgraph) -> Subgraph:
-    """`sub` without values, axes and slots that nothing mentions, numbered anew in their old order."""
-    needed = set(sub.outputs)
-    for i in reversed(range(len(sub.values))):
-        if i in needed:
-            needed |= {read.value for read in all_reads(sub.values[i])}
-    values = {old: new for new, old in enumerate(sorted(needed))}
-    axes: dict[int, int] = {}
-    slots: dict[int, int] = {}
-
-    def axis(old: int) -> int:
-        return axes.setdefault(old, len(axes))
-
-    def index(old: Index) -> Index:
-        match old:
-            case AxisVar(a):
-                return AxisVar(axis(a))
-            case Slot(s):
-                return Slot(slots.setdefault(s, len(slots)))
-            case Sum(terms):
-                return Sum(tuple((c, index(t)) for c, t in terms))
-            case FloorDiv(term, divisor):
-                return FloorDiv(index(term), divisor)
-            case Mod(term, divisor):
-                return Mod(index(term), divisor)
-            case Lookup(inner, extent):
-                return Lookup(read(inner), axis(extent))
-        return old
-
-    def read(old: Read) -> Read:
-        where = tuple(Bound(index(b.index), axis(b.axis)) for b in old.where)
-        return Read(values[old.value], tuple(index(i) for i in old.index), where, old.fill)
-
-    made = []
-    for old in sorted(needed):
-        v = sub.values[old]
-        own, group = tuple(axis(a) for a in v.axes), tuple(axis(a) for a in v.reduce)
-        position = None if v.position is None else index(v.position)
-        made.append(Value(v.op, v.dtype, own, group, tuple(read(r) for r in v.reads), v.attrs, position))
-    extents = tuple(sub.extents[a] for a in axes)
-    return Subgraph(tuple(made), tuple(values[o] for o in sub.outputs), extents, tuple(sub.slots[s] for s in slots))

@@ -57,6 +57,8 @@ def _pad(x: Array, attrs: dict[str, Any], dtype: DType) -> Array:
     before, after = attrs["before"], attrs["after"]
     crop = tuple(slice(max(0, -b), n - max(0, -a)) for n, b, a in zip(x.shape, before, after, strict=True))
     width = [(max(0, b), max(0, a)) for b, a in zip(before, after, strict=True)]
+    if not width:
+        return x
     if "mode" in attrs:
         return np.pad(x[crop], width, mode=attrs["mode"])
     result: Array = np.pad(x[crop], width, constant_values=wide_scalar(attrs["value"], dtype))
