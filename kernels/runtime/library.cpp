@@ -199,11 +199,6 @@ void st_session_release(void *object) {
     delete session;
 }
 
-void st_copy(void *const *buffers, const int64_t *args, char *, int32_t thread, int32_t threads, st_team *) {
-    int64_t begin = args[0] * thread / threads, end = args[0] * (thread + 1) / threads;
-    memcpy(static_cast<char *>(buffers[1]) + begin, static_cast<const char *>(buffers[0]) + begin, end - begin);
-}
-
 void st_library_run(void *const *buffers, const int64_t *args, char *, int32_t thread, int32_t threads, st_team *) {
     auto library = reinterpret_cast<const st_library *>(args);
     for (int64_t i = thread; i < library->count; i += threads) {

@@ -51,9 +51,6 @@ void *st_session_create(const void *model, int64_t bytes, const st_operand *cons
                         int64_t level, char *error, int64_t error_bytes);
 void st_session_release(void *session);
 
-// Kernel of a record that copies `args[0]` bytes from buffers[0] to buffers[1].
-void st_copy(void *const *buffers, const int64_t *args, char *block, int32_t thread, int32_t threads, st_team *team);
-
 // The kernel of a library record: `args` is the st_library, cast.
 void st_library_run(void *const *buffers, const int64_t *args, char *block, int32_t thread, int32_t threads,
                     st_team *team);

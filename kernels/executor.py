@@ -1,0 +1,228 @@
+"""Runs a whole graph: dict of arrays in, dict of arrays out, and hardly any Python in between.
+
+Everything a run touches lies in a *slot*: arena, table of addresses and launch records. A call takes a slot from the
+pool (or makes one), writes the addresses of its inputs and outputs into the table, and launches all steps in one call of
+the runtime. So calls from several threads do not share memory; they take turns on the team.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graphs.errors import InputError
+from ..graphs.partition import Partition
+from ..graphs.rounding import Precision
+from ..search_space.plan import Plan
+from ..search_space.target import Target
+from .library import LibraryError
+from .program import KernelStep, Program, PythonStep, make_program
+from .slot import Slot, Tables, lay_out
+
+Array = NDArray[Any]
+
+
+def compile_graph(
+    partition: Partition,
+    plans: Sequence[Plan],
+    target: Target,
+    *,
+    cache: Path,
+    precision: Precision = "strict",
+    jobs: int = 2,
+    threads: int | None = None,
+) -> Executor:
+    """An executor that runs each component by its plan of `plans` (in the order of the components).
+
+    `threads` defaults to the target's processors. Without a compiler the reference interpreter runs the graph, and a
+    warning says so. Raises OSError when `cache` cannot be used.
+    """
+    program = make_program(
+        partition,
+        plans,
+        target,
+        precision=precision,
+        cache=cache,
+        jobs=jobs,
+        threads=threads or target.processors,
+    )
+    return Executor(program)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What an executor is and has done.
+
+    launches, barriers  of stitched kernels, executed in all runs so far
+    interpreted         components without compiled kernels
+    """
+
+    runs: int
+    launches: int
+    barriers: int
+    kernels: int
+    library_ops: int
+    interpreted: int
+    arena_bytes: int
+    threads: int
+
+
+class Executor:
+    """A compiled graph. Calls are thread-safe; the child of a fork may go on using it."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._tables: Tables = lay_out(program)
+        self._slots: list[Slot] = []
+        self._free: list[Slot] = []
+        graph = program.graph
+        self._feeds = tuple(
+            (name, graph.types[name].shape, graph.types[name].dtype.numpy, self._tables.places(name))
+            for name in dict.fromkeys(graph.inputs)
+        )
+        direct = {output: root for root, output in program.schedule.direct.items()}
+        self._outputs = tuple(
+            (
+                name,
+                graph.types[name].shape,
+                graph.types[name].dtype.numpy,
+                self._tables.places(direct[name]) if name in direct else (),
+            )
+            for name in dict.fromkeys(graph.outputs)
+            if name not in program.elsewhere
+        )
+
+    def __call__(self, feeds: Mapping[str, Any], out: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """The outputs by name, for arrays of the graph's inputs.
+
+        Outputs are fresh arrays of the caller's, or those of `out` (all or some names): of the output's shape and dtype
+        and writable. Inputs are read in place when they are C-contiguous; they may overlap `out`.
+        Raises InputError when arrays do not fit, LibraryError when a library op is missing or fails.
+        """
+        try:
+            slot = self._free.pop()
+        except IndexError:
+            slot = self._new_slot()
+        try:
+            return self._run(slot, feeds, out, None)
+        finally:
+            self._free.append(slot)
+
+    def record(self, feeds: Mapping[str, Any], visit: Callable[[int, list[Array]], None]) -> dict[str, Array]:
+        """Runs the graph step by step and shows `visit` the inputs of each component, by its number, before it runs.
+
+        The arrays have the shapes of the subgraph's inputs. They are views of memory that the next steps overwrite:
+        `visit` copies what it keeps.
+        """
+        slot = self._new_slot()
+        return self._run(slot, feeds, None, visit)
+
+    def stats(self) -> Stats:
+        """Sizes, and counts over all runs so far (those under way in other threads partly)."""
+        steps = self._program.steps
+        kernels = [step for step in steps if isinstance(step, KernelStep)]
+        return Stats(
+            runs=sum(slot.runs for slot in self._slots),
+            launches=sum(slot.counts[0] for slot in self._slots),
+            barriers=sum(slot.counts[1] for slot in self._slots),
+            kernels=sum(len(step.built.kernels) for step in kernels),
+            library_ops=sum(step.component < 0 for step in steps),
+            interpreted=sum(isinstance(step, PythonStep) and step.component >= 0 for step in steps),
+            arena_bytes=self._program.schedule.arena.bytes,
+            threads=self._program.team.threads if self._program.team else 1,
+        )
+
+    def _new_slot(self) -> Slot:
+        if self._program.missing:
+            raise LibraryError(self._program.missing)
+        slot = Slot(self._program, self._tables)
+        self._slots.append(slot)
+        return slot
+
+    def _run(
+        self,
+        slot: Slot,
+        feeds: Mapping[str, Any],
+        out: Mapping[str, Array] | None,
+        visit: Callable[[int, list[Array]], None] | None,
+    ) -> dict[str, Array]:
+        table = slot.table
+        held = []
+        for name, shape, dtype, places in self._feeds:
+            array = feeds.get(name)
+            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+                array = self._fit(name, feeds)
+            if not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array)
+            held.append(array)
+            address = array.__array_interface__["data"][0]
+            for place in places:
+                table[place] = address
+        if len(feeds) != len(held):
+            self._refuse_extra("input", feeds, [name for name, *_ in self._feeds])
+        given = self._usable(out, held) if out else {}
+        results: dict[str, Array] = {}
+        for name, shape, dtype, places in self._outputs:
+            array = given.get(name)
+            if array is None:
+                array = np.empty(shape, dtype)
+            results[name] = array
+            address = array.__array_interface__["data"][0]
+            for place in places:
+                table[place] = address
+        made = slot.run() if visit is None else slot.visit(visit)
+        slot.runs += 1
+        for root, name in self._program.schedule.copies:
+            np.copyto(results[name], slot.array(root, self._program.graph.types[name]))
+        if made:
+            results = {name: made[name] if name in made else results[name] for name in self._program.graph.outputs}
+        if out:
+            for name, array in out.items():
+                if results[name] is not array:
+                    np.copyto(array, results[name])
+                    results[name] = array
+        return results
+
+    def _fit(self, name: str, feeds: Mapping[str, Any]) -> Array:
+        """The feed `name` as an array of the right type, or an InputError that says what is wrong."""
+        graph = self._program.graph
+        if name not in feeds:
+            raise InputError(f"input {name!r} is missing; the graph takes {', '.join(graph.inputs)}")
+        array = np.asarray(feeds[name])
+        kind = graph.types[name]
+        if array.shape != kind.shape or array.dtype != kind.dtype.numpy:
+            sizes = f" with {', '.join(f'{n}={size}' for n, size in graph.sizes)}" if graph.sizes else ""
+            raise InputError(
+                f"input {name!r} is {array.dtype}{list(array.shape)}, the graph takes "
+                f"{kind.dtype.numpy}{list(kind.shape)}{sizes}"
+            )
+        return array
+
+    def _refuse_extra(self, kind: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
+        for name in given:
+            if name not in names:
+                raise InputError(f"{name!r} is no {kind}; the graph's {kind}s are {', '.join(names)}")
+
+    def _usable(self, out: Mapping[str, Array], held: Sequence[Array]) -> dict[str, Array]:
+        """The arrays of `out` that steps may write while inputs are still read; InputError when one does not fit."""
+        names = [name for name, *_ in self._outputs]
+        self._refuse_extra("output", out, names)
+        direct: dict[str, Array] = {}
+        for name, shape, dtype, _ in self._outputs:
+            if name not in out:
+                continue
+            array = out[name]
+            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+                found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+                raise InputError(f"out[{name!r}] is {found}, the graph gives {dtype}{list(shape)}")
+            if not array.flags.writeable:
+                raise InputError(f"out[{name!r}] is read-only")
+            others = [*held, *(a for n, a in out.items() if n != name)]
+            if array.flags.c_contiguous and not any(np.may_share_memory(array, other) for other in others):
+                direct[name] = array
+        return direct

@@ -1,0 +1,177 @@
+"""A partitioned graph with everything made that a run needs: compiled kernels, library ops, and the memory plan."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graphs.interpret import run_subgraph
+from ..graphs.ir import Graph
+from ..graphs.partition import Component, LibraryStep, Partition, ViewStep
+from ..graphs.rounding import Precision
+from ..search_space.plan import Plan
+from ..search_space.target import Target
+from .build import BuiltPlan, build_plans
+from .compile import BuildFailure
+from .launch import argument_array
+from .library import Library, LibraryError, LibraryOp, payload
+from .schedule import Schedule, make_schedule
+from .session import run_library
+from .team import Team, build_runtime, shared_team
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """Component number `component`, run by the kernels of its plan."""
+
+    component: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    built: BuiltPlan
+    args: ctypes.Array[ctypes.c_int64]
+
+
+@dataclass(frozen=True)
+class OpStep:
+    """A library op run on the team."""
+
+    inputs: tuple[str, ...]
+    op: LibraryOp
+    component: int = -1
+
+
+@dataclass(frozen=True)
+class PythonStep:
+    """A step run by Python on arrays: a component without kernels (`component` is its number), or a library op.
+
+    `run` takes the arrays of `inputs` and returns those of `outputs`.
+    """
+
+    component: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    run: Callable[[Sequence[Array]], Sequence[Array]]
+
+
+Step = KernelStep | OpStep | PythonStep
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps in order of execution, and where their tensors live.
+
+    elsewhere  outputs of the graph whose arrays only a run makes, since their shapes depend on data
+    missing    "" or why the graph cannot run here, in one line
+    team       None: no compiler, so every step is a PythonStep
+    """
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    schedule: Schedule
+    elsewhere: frozenset[str]
+    missing: str
+    team: Team | None
+    library: Library | None
+
+
+def make_program(
+    partition: Partition,
+    plans: Sequence[Plan],
+    target: Target,
+    *,
+    precision: Precision,
+    cache: Path,
+    jobs: int,
+    threads: int,
+) -> Program:
+    """Builds what a run needs. `plans` are those of the components, in order.
+
+    A component that cannot be compiled is interpreted instead, with a warning. A library op that is missing does
+    not fail here: the program says so. Raises LoweringError for an inconsistent plan.
+    """
+    graph = _with_flat_constants(partition.graph)
+    moving = [step for step in partition.steps if not isinstance(step, ViewStep)]
+    components = [step for step in moving if isinstance(step, Component)]
+    runtime = build_runtime(cache)
+    if isinstance(runtime, BuildFailure):
+        warnings.warn(f"{runtime.message}; the reference interpreter runs the graph, slowly", stacklevel=3)
+        built: list[BuiltPlan | BuildFailure] = [runtime for _ in components]
+        team = library = None
+    else:
+        items = [(c.subgraph, plan) for c, plan in zip(components, plans, strict=True)]
+        built = build_plans(items, target, precision=precision, cache=cache, jobs=jobs)
+        team = shared_team(runtime, threads)
+        library = Library(runtime, threads)
+    elsewhere = frozenset(name for step in moving if isinstance(step, LibraryStep) for name in _unknown(step))
+    numbers = iter(range(len(components)))
+    by_step = {i: next(numbers) for i, step in enumerate(moving) if isinstance(step, Component)}
+    scratch = {i: _scratch_bytes(built[number]) for i, number in by_step.items()}
+    schedule = make_schedule(partition, scratch, elsewhere)
+    places = {name: schedule.number(name) for name in schedule.roots}
+    steps: list[Step] = []
+    missing = ""
+    for i, step in enumerate(moving):
+        if isinstance(step, Component):
+            steps.append(_component_step(step, by_step[i], built[by_step[i]], precision))
+            continue
+        try:
+            steps.append(_library_step(step, graph, library, places))
+        except LibraryError as error:
+            missing = missing or str(error)
+    return Program(graph, tuple(steps), schedule, elsewhere, missing, team, library)
+
+
+def _with_flat_constants(graph: Graph) -> Graph:
+    """The graph with every constant C-contiguous, as kernels and sessions read them."""
+    flat = {n: a if a.flags.c_contiguous else np.ascontiguousarray(a) for n, a in graph.constants.items()}
+    return replace(graph, constants=flat)
+
+
+def _unknown(step: LibraryStep) -> tuple[str, ...]:
+    """Outputs whose shapes depend on data."""
+    return tuple(name for name in step.node.outputs if name) if payload(step.node).dynamic else ()
+
+
+def _scratch_bytes(built: BuiltPlan | BuildFailure) -> tuple[int, ...]:
+    return built.scratch_bytes if isinstance(built, BuiltPlan) else ()
+
+
+def _component_step(
+    component: Component, number: int, built: BuiltPlan | BuildFailure, precision: Precision
+) -> KernelStep | PythonStep:
+    if isinstance(built, BuiltPlan):
+        return KernelStep(number, component.inputs, component.outputs, built, argument_array(built))
+    if built.stage != "compiler":
+        warnings.warn(f"a subgraph did not compile ({built.message}); it is interpreted, slowly", stacklevel=4)
+    sub = component.subgraph
+    shapes = [sub.shape(v) for v in sub.inputs]
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        inputs = [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
+        return run_subgraph(sub, inputs, precision)
+
+    return PythonStep(number, component.inputs, component.outputs, run)
+
+
+def _library_step(step: LibraryStep, graph: Graph, library: Library | None, places: Mapping[str, int]) -> Step:
+    op = payload(step.node)
+    inputs = tuple(dict.fromkeys(n for n in step.node.inputs if n))
+    if library is not None and not op.dynamic:
+        return OpStep(inputs, library.prepare(step.node, graph, places))
+    if op.missing:
+        raise LibraryError(f"{step.node.origin or op.op_type}: {op.missing}")
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        given = dict(zip(inputs, arrays, strict=True))
+        return run_library(step.node, [given.get(name) for name in step.node.inputs])
+
+    return PythonStep(-1, inputs, tuple(n for n in step.node.outputs if n), run)
