@@ -3,7 +3,7 @@
 The steps, each a function of values to values:
 
 1. `access`: values with axes of their own; movement operators become access maps; equal values are one.
-2. drop what no output needs; positions (iota) are computed by each reader for itself, so that they tie no axes together.
+2. `narrow`: values lose axes that nobody needs them to have; what no output needs is gone.
 3. `numbering`: canonical order of values and of commuting operands.
 4. `unify`: values that read each other through the identity share axes.
 5. `coarsen`: axes that nobody tells apart become one.
@@ -20,9 +20,10 @@ from .coarsen import coarsen
 from .index import Renaming, Space
 from .ir import Graph, Node
 from .movement import is_movement
+from .narrow import narrow
 from .numbering import canonical_order
 from .primitives import PRIMITIVES
-from .subgraph import AxisVar, Index, Slot, Subgraph, Value, all_reads
+from .subgraph import AxisVar, Index, Slot, Subgraph, Value
 from .unify import unify
 
 
@@ -54,18 +55,17 @@ def canonicalise(
     for node in nodes:
         if PRIMITIVES[node.op].kind in ("elementwise", "reduce") and not is_movement(node, graph.types):
             composer.compute(node)
+    numbers = {tensor: composer.output(tensor) for tensor in dict.fromkeys(wanted)}
+    written = [number for number in dict.fromkeys(numbers.values()) if number not in composer.inputs]
+    values, moved = narrow(composer.values, written, composer.space)
+    inputs = {moved[number]: name for number, name in composer.inputs.items() if number in moved}
     names: dict[int, str] = {}
     views = []
-    for tensor in dict.fromkeys(wanted):
-        number = composer.output(tensor)
-        source = names.setdefault(number, composer.inputs.get(number, tensor))
+    for tensor, number in numbers.items():
+        source = composer.inputs.get(number) or names.setdefault(moved[number], tensor)
         if source != tensor:
             views.append((tensor, source))
-    written = [number for number in names if number not in composer.inputs]
-    values, moved = _prune(composer.values, written, composer.space)
-    inputs = {moved[number]: name for number, name in composer.inputs.items() if number in moved}
-    names = {moved[number]: name for number, name in names.items() if number in moved}
-    outputs = [moved[number] for number in written]
+    outputs = list(names)
     order, arranged = canonical_order(values, outputs, composer.space, composer.unit)
     shared = coarsen(unify(arranged, order, composer.space.extents), composer.space)
     subgraph = _number([shared[v] for v in order], {v: i for i, v in enumerate(order)}, outputs, composer.space)
@@ -95,32 +95,6 @@ def closure(
         if node is not None:
             found[name] = node
     return tuple(found.values())
-
-
-def _prune(values: Sequence[Value], outputs: Sequence[int], space: Space) -> tuple[list[Value], dict[int, int]]:
-    """What `outputs` need, with a copy of each position for each read of it; and the new number of each old value."""
-    needed = set(outputs)
-    for number in reversed(range(len(values))):
-        if number in needed:
-            needed.update(read.value for read in all_reads(values[number]))
-    found: list[Value] = []
-    moved: dict[int, int] = {}
-
-    def place(number: int) -> int:
-        if values[number].op != "iota" or number in moved:
-            return moved[number]
-        own = {a: space.axis(space.extents[a]) for a in values[number].axes}
-        copy = Renaming(lambda a: AxisVar(own[a]), lambda a: own.get(a, a), place).whole(values[number])
-        found.append(copy)
-        return len(found) - 1
-
-    renaming = Renaming(AxisVar, lambda a: a, place)
-    for number, value in enumerate(values):
-        if number in needed and (value.op != "iota" or number in outputs):
-            renamed = renaming.whole(value)
-            moved[number] = len(found)
-            found.append(renamed)
-    return found, moved
 
 
 def _number(values: Sequence[Value], place: Mapping[int, int], outputs: Sequence[int], space: Space) -> Subgraph:

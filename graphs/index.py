@@ -197,30 +197,38 @@ class Space:
         return constant
 
     def settle(self, index: Index) -> Index:
-        """`index` with the slots of every sum folded into one of factor 1: what a multiple of a slot was is no
-        structure."""
+        """`index` with the slots and constants of every sum folded into one slot of factor 1: what a slot was a
+        multiple of is no structure. Reads inside lookups are left as they are."""
         match index:
             case Sum(terms):
-                slots = tuple((f, t) for f, t in terms if isinstance(t, Slot))
-                rest = tuple((f, self.settle(t)) for f, t in terms if not isinstance(t, Slot))
-                if not slots:
-                    return self.sum(*rest)
-                constant = sum(f * t.value for f, t in rest if isinstance(t, Int))
-                shift = sum(f * self.slots[t.slot].value for f, t in slots) + constant
-                moving = [(f, t) for f, t in rest if not isinstance(t, Int)]
-                return self.sum(*moving, (1, self.slot(shift, shift, shift)))
+                fixed = [(f, t) for f, t in terms if isinstance(t, Slot | Int)]
+                moving = [(f, self.settle(t)) for f, t in terms if not isinstance(t, Slot | Int)]
+                if any(isinstance(t, Slot) for _, t in fixed):
+                    return self.sum(*moving, (1, self._fold(self.sum(*fixed), lambda v: v)))
+                return self.sum(*moving, *fixed)
             case FloorDiv(term, divisor):
                 return FloorDiv(self.settle(term), divisor)
             case Mod(term, divisor):
                 return Mod(self.settle(term), divisor)
-            case Lookup(read, extent):
-                return Lookup(self.settle_read(read), extent)
             case _:
                 return index
 
-    def settle_read(self, read: Read) -> Read:
-        where = tuple(Bound(self.settle(b.index), b.axis) for b in read.where)
-        return replace(read, index=tuple(self.settle(i) for i in read.index), where=where)
+    def rebuild(self, index: Index, atom: Callable[[Index], Index]) -> Index:
+        """`index` with every axis, slot, number and lookup in it replaced by what `atom` gives, in normal form again."""
+        match index:
+            case Sum(terms):
+                return self.sum(*((factor, self.rebuild(term, atom)) for factor, term in terms))
+            case FloorDiv(term, divisor):
+                return self.floordiv(self.rebuild(term, atom), divisor)
+            case Mod(term, divisor):
+                return self.mod(self.rebuild(term, atom), divisor)
+            case _:
+                return atom(index)
+
+    def rebuild_read(self, read: Read, atom: Callable[[Index], Index]) -> Read:
+        """`read` with its indices and bounds rebuilt, and those of lookups in them as far as `atom` does so."""
+        where = tuple(Bound(self.settle(self.rebuild(b.index, atom)), b.axis) for b in read.where)
+        return replace(read, index=tuple(self.settle(self.rebuild(i, atom)) for i in read.index), where=where)
 
 
 # --- the flat form of sums: factor by term; the constant stands under ZERO
@@ -303,8 +311,8 @@ class Renaming:
     value: Callable[[int], int] = lambda value: value
     slot: Callable[[int], Index] = Slot
 
-    def index(self, index: Index) -> Index:
-        """`index` renamed, its sums sorted again; nothing else is simplified."""
+    def index(self, index: Index, known: dict[Index, Index] | None = None) -> Index:
+        """`index` renamed, its sums sorted again; nothing else is simplified. Sums in `known` become what they did."""
         match index:
             case AxisVar(axis):
                 return self.axis(axis)
@@ -313,27 +321,29 @@ class Renaming:
             case Slot(slot):
                 return self.slot(slot)
             case Sum(terms):
+                if known is not None and index in known:
+                    return known[index]
                 renamed = dict[Index, int]()
                 for factor, term in terms:
-                    _collect(self.index(term), factor, renamed)
+                    _collect(self.index(term, known), factor, renamed)
                 constant = renamed.pop(ZERO, 0)
-                return _build(renamed, constant)
+                result = _build(renamed, constant)
+                if known is not None:
+                    known[index] = result
+                return result
             case FloorDiv(term, divisor):
-                return FloorDiv(self.index(term), divisor)
+                return FloorDiv(self.index(term, known), divisor)
             case Mod(term, divisor):
-                return Mod(self.index(term), divisor)
+                return Mod(self.index(term, known), divisor)
             case Lookup(read, extent):
                 return Lookup(self.read(read), self.extent(extent))
 
     def read(self, read: Read) -> Read:
-        """`read` renamed; a bound on an index of the read stays one, even where equal slots get different names."""
-        index = tuple(self.index(i) for i in read.index)
-        same = dict(zip(read.index, index, strict=True))
-        where = []
-        for bound in read.where:
-            known = same.get(bound.index)
-            where.append(Bound(self.index(bound.index) if known is None else known, self.extent(bound.axis)))
-        return Read(self.value(read.value), index, tuple(where), read.fill)
+        """`read` renamed; equal sums in it stay equal, even where equal slots get different names."""
+        known = dict[Index, Index]()
+        index = tuple(self.index(i, known) for i in read.index)
+        where = tuple(Bound(self.index(b.index, known), self.extent(b.axis)) for b in read.where)
+        return Read(self.value(read.value), index, where, read.fill)
 
     def whole(self, value: Value) -> Value:
         """`value` renamed, its axes by `extent`."""

@@ -179,28 +179,44 @@ class _Placer:
     def _written(self, levels: Mapping[str, frozenset[int]]) -> dict[str, int]:
         """The level of each tensor that a component has to write."""
         written = {name: self.depth[name] for name in self.exact}
-        readers = [(operand, level) for name, at in levels.items() for level in at for operand in self.producers[name].inputs]
+        readers = [
+            (operand, level)
+            for name, at in levels.items()
+            for level in sorted(at)
+            for operand in self.producers[name].inputs
+        ]
         for operand, level in readers:
             if not self._is_base(operand) and not self._moves(operand) and level not in levels[operand]:
                 written[operand] = max(levels[operand])
-        for operand, level in sorted(readers, key=lambda reader: self.depth[reader[0]]):
-            written.update(self._needed(operand, level, levels, written))
+        # Tensors moved out of one that nobody else needs are written themselves where they are few and small.
+        moved: dict[str, dict[str, int]] = {}
+        for operand, level in readers:
+            self._collect_moved(operand, level, levels, written, moved)
+        for base, found in moved.items():
+            total = sum(self.graph.types[name].bytes for name in found)
+            few = total * (1 if len(found) == 1 else 2) < self.graph.types[base].bytes
+            written.update(found if few else {base: max(levels[base])})
         return written
 
-    def _needed(
-        self, name: str, level: int, levels: Mapping[str, frozenset[int]], written: Mapping[str, int]
-    ) -> dict[str, int]:
-        """What has to be written beside `written` so that `name` can be read at `level`."""
+    def _collect_moved(
+        self,
+        name: str,
+        level: int,
+        levels: Mapping[str, frozenset[int]],
+        written: Mapping[str, int],
+        moved: dict[str, dict[str, int]],
+    ) -> None:
+        """Adds to `moved` what has to be written so that `name` can be read at `level`: by the computed tensor that it
+        comes from, the moved tensor and its level, or that tensor itself."""
         if self._is_base(name) or written.get(name, level) < level:
-            return {}
-        if not self._moves(name):
-            return {} if level in levels[name] or name in written else {name: max(levels[name])}
-        through: dict[str, int] = {}
-        for operand in self.producers[name].inputs:
-            through.update(self._needed(operand, level, levels, written))
-        bytes_through = sum(self.graph.types[n].bytes for n in through)
-        here = {base: levels[base] for base in self._bases(name) if not self._is_base(base)}
-        if bytes_through <= self.graph.types[name].bytes or any(level in at for at in here.values()):
-            return through
-        # The moved tensor is smaller than what it comes from, which nobody else needs: it is written instead.
-        return {name: max(max(at) for at in here.values())}
+            return
+        bases = [b for b in self._bases(name) if not self._is_base(b) and level not in levels[b] and b not in written]
+        if not bases:
+            return
+        others = [b for b in self._bases(name) if not self._is_base(b) and b not in bases]
+        if len(bases) == 1 and not others:
+            moved.setdefault(bases[0], {})[name] = max(levels[bases[0]])
+        else:
+            written_whole = {b: max(levels[b]) for b in bases}
+            for base, at in written_whole.items():
+                moved.setdefault(base, {})[base] = at
