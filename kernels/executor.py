@@ -1,8 +1,8 @@
 """Runs a whole graph: dict of arrays in, dict of arrays out, and hardly any Python in between.
 
 Everything a run touches lies in a *slot*: arena, table of addresses and launch records. A call takes a slot from the
-pool (or makes one), writes the addresses of its inputs and outputs into the table, and launches all steps in one call of
-the runtime. So calls from several threads do not share memory; they take turns on the team.
+pool (or makes one), writes the addresses of its inputs and outputs into the table, and launches all steps in one call
+of the runtime. So calls from several threads do not share memory; they take turns on the team.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Executor:
         made = slot.run() if visit is None else slot.visit(visit)
         slot.runs += 1
         for root, name in self._program.schedule.copies:
-            np.copyto(results[name], slot.array(root, self._program.graph.types[name]))
+            np.copyto(results[name], slot.array(root, results[name].shape))
         if made:
             results = {name: made[name] if name in made else results[name] for name in self._program.graph.outputs}
         if out:

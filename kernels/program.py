@@ -31,10 +31,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class KernelStep:
-    """Component number `component`, run by the kernels of its plan."""
+    """Component number `component`, run by the kernels of its plan. `shapes` are the subgraph's for its inputs."""
 
     component: int
     inputs: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
     outputs: tuple[str, ...]
     built: BuiltPlan
     args: ctypes.Array[ctypes.c_int64]
@@ -53,11 +54,12 @@ class OpStep:
 class PythonStep:
     """A step run by Python on arrays: a component without kernels (`component` is its number), or a library op.
 
-    `run` takes the arrays of `inputs` and returns those of `outputs`.
+    `run` takes the arrays of `inputs` in these `shapes` and returns those of `outputs`.
     """
 
     component: int
     inputs: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
     outputs: tuple[str, ...]
     run: Callable[[Sequence[Array]], Sequence[Array]]
 
@@ -148,18 +150,17 @@ def _scratch_bytes(built: BuiltPlan | BuildFailure) -> tuple[int, ...]:
 def _component_step(
     component: Component, number: int, built: BuiltPlan | BuildFailure, precision: Precision
 ) -> KernelStep | PythonStep:
+    sub = component.subgraph
+    shapes = tuple(sub.shape(v) for v in sub.inputs)
     if isinstance(built, BuiltPlan):
-        return KernelStep(number, component.inputs, component.outputs, built, argument_array(built))
+        return KernelStep(number, component.inputs, shapes, component.outputs, built, argument_array(built))
     if built.stage != "compiler":
         warnings.warn(f"a subgraph did not compile ({built.message}); it is interpreted, slowly", stacklevel=4)
-    sub = component.subgraph
-    shapes = [sub.shape(v) for v in sub.inputs]
 
     def run(arrays: Sequence[Array]) -> Sequence[Array]:
-        inputs = [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
-        return run_subgraph(sub, inputs, precision)
+        return run_subgraph(sub, arrays, precision)
 
-    return PythonStep(number, component.inputs, component.outputs, run)
+    return PythonStep(number, component.inputs, shapes, component.outputs, run)
 
 
 def _library_step(step: LibraryStep, graph: Graph, library: Library | None, places: Mapping[str, int]) -> Step:
@@ -174,4 +175,5 @@ def _library_step(step: LibraryStep, graph: Graph, library: Library | None, plac
         given = dict(zip(inputs, arrays, strict=True))
         return run_library(step.node, [given.get(name) for name in step.node.inputs])
 
-    return PythonStep(-1, inputs, tuple(n for n in step.node.outputs if n), run)
+    shapes = tuple(graph.types[name].shape for name in inputs)
+    return PythonStep(-1, inputs, shapes, tuple(n for n in step.node.outputs if n), run)

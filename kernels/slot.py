@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graphs.ir import TensorType
 from .arena import allocate
 from .launch import array_address, plan_records
 from .library import Failure, LibraryError
@@ -97,27 +97,31 @@ class Slot:
         """Runs step by step; `see` gets each component's number and inputs (views) before the component runs."""
         made: dict[str, Array] = {}
         for step, part in zip(self._program.steps, self._parts, strict=True):
-            if step.component >= 0:
-                see(step.component, [self.array(name) for name in step.inputs])
+            if not isinstance(step, OpStep) and step.component >= 0:
+                see(step.component, self._inputs(step))
             self._execute(part if isinstance(part, PythonStep) else records(part), made)
         return made
 
-    def array(self, name: str, kind: TensorType | None = None) -> Array:
-        """A view of a tensor's memory, of its own type or of `kind` (as many elements)."""
-        kind = kind or self._program.graph.types[name]
-        if kind.elements == 0:
-            return np.empty(kind.shape, kind.dtype.numpy)
-        address = self.table[self._program.schedule.number(name)]
-        memory = (ctypes.c_uint8 * kind.bytes).from_address(address)
-        return np.frombuffer(memory, np.uint8).view(kind.dtype.numpy).reshape(kind.shape)
+    def array(self, name: str, shape: tuple[int, ...]) -> Array:
+        """A view of a tensor's memory in this shape, of as many elements."""
+        dtype = self._program.graph.types[name].dtype.numpy
+        size = math.prod(shape) * dtype.itemsize
+        if size == 0:
+            return np.empty(shape, dtype)
+        memory = (ctypes.c_uint8 * size).from_address(self.table[self._program.schedule.number(name)])
+        view: Array = np.frombuffer(memoryview(memory), dtype=np.uint8).view(dtype).reshape(shape)
+        return view
+
+    def _inputs(self, step: KernelStep | PythonStep) -> list[Array]:
+        return [self.array(name, shape) for name, shape in zip(step.inputs, step.shapes, strict=True)]
 
     def _execute(self, part: ctypes.Array[Record] | PythonStep, made: dict[str, Array]) -> None:
         if isinstance(part, PythonStep):
-            for name, array in zip(part.outputs, part.run([self.array(n) for n in part.inputs]), strict=True):
+            for name, array in zip(part.outputs, part.run(self._inputs(part)), strict=True):
                 if name in self._program.elsewhere:
                     made[name] = array
                 else:
-                    np.copyto(self.array(name), array.reshape(self._program.graph.types[name].shape))
+                    np.copyto(self.array(name, array.shape), array)
             return
         assert self._program.team is not None
         self._program.team.run(part, counts=self.counts)
