@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..kernels.build import BuiltPlan
+    from ..results.records import Status
 
 _LENGTH = struct.Struct("<Q")
 
@@ -79,7 +80,7 @@ class Timing:
 class Outcome:
     """How one candidate fared: a status of results.records, one line, and times when it was right."""
 
-    status: str
+    status: Status
     message: str = ""
     timing: Timing | None = None
     excluded: int = 0

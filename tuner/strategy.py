@@ -21,7 +21,8 @@ import numpy as np
 import optuna
 
 from ..graphs.subgraph import Subgraph
-from ..kernels.lower import lower
+from ..kernels.lower import LoweringError, lower
+from ..results.records import Kind
 from ..search_space import legality
 from ..search_space.knobs import Ask, Choice, Knob, default, replay
 from ..search_space.plan import Plan
@@ -49,7 +50,7 @@ class Candidate:
     cost: Cost
     predicted: float
     program: str
-    kind: str = "search"
+    kind: Kind = "search"
     trial: int = -1
     knobs: tuple[Knob, ...] = ()
 
@@ -76,6 +77,7 @@ class Search:
         self.model = model
         self.precision = precision
         self.illegal = 0
+        self.unlowered: list[tuple[Candidate, str]] = []
         self._ranked = ranked
         self._space = Space(sub, target)
         digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
@@ -98,12 +100,13 @@ class Search:
     def baselines(self) -> list[Candidate]:
         """Trial 0, the unfused plan, and trial 1, the heuristic one, when it is another."""
         proposal = self._space.suggest(default)
+        made: tuple[tuple[Kind, Proposal], ...] = (
+            ("unfused", Proposal((), unfused(self.sub, self.target))),
+            ("heuristic", proposal),
+        )
         found = []
-        for kind, plan, made in (
-            ("unfused", unfused(self.sub, self.target), None),
-            ("heuristic", proposal.plan, proposal),
-        ):
-            candidate = self._candidate(made or Proposal((), plan), kind)
+        for kind, one in made:
+            candidate = self._candidate(one, kind)
             if candidate is not None and not (kind == "heuristic" and self._seen(candidate)):
                 self._reserve(candidate)
                 found.append(candidate)
@@ -157,7 +160,7 @@ class Search:
             if candidate is None or candidate.plan in self._plans:
                 continue
             lowered = self._lowered(candidate, candidate.cost.seconds)
-            if not self._seen(lowered):
+            if lowered is not None and not self._seen(lowered):
                 self._reserve(lowered)
                 chosen.append(lowered)
             if len(chosen) == count:
@@ -205,7 +208,7 @@ class Search:
 
     # --- candidates
 
-    def _candidate(self, proposal: Proposal, kind: str = "search", trial: int = -1) -> Candidate | None:
+    def _candidate(self, proposal: Proposal, kind: Kind = "search", trial: int = -1) -> Candidate | None:
         """A candidate without its loop program; None when the plan is not legal."""
         if legality.check(self.sub, proposal.plan, self.target):
             self.illegal += 1
@@ -214,8 +217,14 @@ class Search:
         found = Candidate(proposal.plan, proposal.assignment, cost, cost.seconds, "", kind, trial, proposal.knobs)
         return self._lowered(found, cost.seconds) if kind != "search" else found
 
-    def _lowered(self, candidate: Candidate, predicted: float) -> Candidate:
-        kernels = lower(self.sub, candidate.plan, self.target, self.precision)
+    def _lowered(self, candidate: Candidate, predicted: float) -> Candidate | None:
+        """The candidate with the name of its loop program; None when it has none."""
+        try:
+            kernels = lower(self.sub, candidate.plan, self.target, self.precision)
+        except LoweringError as error:
+            # A legal plan that does not lower is a bug of ours: it goes on record, the search goes on.
+            self.unlowered.append((candidate, str(error)))
+            return None
         program = hashlib.sha256(repr(kernels).encode()).hexdigest()
         return Candidate(
             candidate.plan,
@@ -275,7 +284,7 @@ class Search:
         if candidate is None:
             return None
         lowered = self._lowered(candidate, candidate.cost.seconds)
-        if not self._seen(lowered):
+        if lowered is not None and not self._seen(lowered):
             self._reserve(lowered)
             self.tell(lowered, seconds)
         return lowered

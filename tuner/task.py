@@ -1,0 +1,375 @@
+"""The tuning of one distinct subgraph: baselines, rounds of proposals, and the confirmation of the winner.
+
+Times are compared within a job only: a candidate's time is its ratio to the incumbent, round by round, times the
+incumbent's, so that a slow minute of the machine does not decide. Every attempt is in the database before the next one.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..graphs.rounding import Precision
+from ..graphs.subgraph import Subgraph
+from ..kernels.build import BuiltPlan, build_plans
+from ..results.database import Database
+from ..results.records import Measurement, PlanKey
+from ..results.rows import Stored
+from ..search_space.plan import Plan
+from ..search_space.target import DeviceModel, Target
+from .budget import Arm
+from .cost import limit
+from .events import Doing, Standing
+from .history import FINISHED, choices, subgraph_name
+from .measure import Measurer
+from .protocol import Job, Outcome, Pace, Subject, Timing
+from .residual import Observation, Residual
+from .strategy import Candidate, Search
+
+Tell = Callable[[Doing, str, str], None]
+"""Told what the task is doing, with the status and message of the plan measured last."""
+
+FINALISTS = 3
+"""Plans of the search that are measured again at the end."""
+
+SIGNIFICANT = 2.0
+"""Standard errors that a winner must be faster by."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What the tasks of a run share."""
+
+    db: Database
+    model: DeviceModel
+    target: Target
+    cache: Path
+    precision: Precision
+    jobs: int
+    seed: int
+    run: str
+    started: float
+    synthetic: bool
+    pace: Pace
+    final: Pace
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A plan that was right, and its time on the incumbent's scale."""
+
+    candidate: Candidate
+    seconds: float
+
+
+class Task:
+    """One distinct subgraph. `keys` are those of its occurrences that differ in slots only; the first is measured."""
+
+    def __init__(self, sub: Subgraph, keys: Sequence[PlanKey], occurrences: int, label: str, shop: Workshop) -> None:
+        self.sub = sub
+        self.key = keys[0]
+        self.keys = tuple(keys)
+        self.occurrences = occurrences
+        self.label = label
+        self.search = Search(
+            sub, subgraph_name(self.key), shop.target, shop.model, seed=shop.seed, precision=shop.precision
+        )
+        self.observations: list[tuple[Observation, float]] = []
+        self.stop = ""
+        self.won = False
+        self.winner: Plan | None = None
+        self.trials = 0
+        self._shop = shop
+        self._limit = limit(sub, shop.model)
+        self._timed: dict[str, Timed] = {}
+        self._built: dict[str, BuiltPlan] = {}
+        self._baselines: dict[str, str] = {}
+        self._failures: Counter[str] = Counter()
+        self._gains: list[float] = []
+        self._stale = 0
+        self._rounds: list[float] = []
+        self._best = math.inf
+        self._open = True
+
+    # --- what others ask
+
+    @property
+    def started(self) -> bool:
+        """True once the baselines were tried."""
+        return bool(self._baselines)
+
+    def arm(self) -> Arm:
+        """How the budget sees this task."""
+        seconds = statistics.fmean(self._rounds) if self._rounds else 0.0
+        best = self._best if self.started else math.inf
+        return Arm(self.occurrences, best, self._limit, tuple(self._gains[-6:]), self.trials, self._stale, seconds)
+
+    def standing(self) -> Standing:
+        """How far this task is."""
+        return Standing(
+            self.key,
+            self.label,
+            self.occurrences,
+            self.trials,
+            self._seconds_of("unfused"),
+            self._seconds_of("heuristic"),
+            None if math.isinf(self._best) else self._best,
+            self._limit,
+            tuple(sorted(self._failures.items())),
+            self.stop,
+        )
+
+    def _seconds_of(self, kind: str) -> float | None:
+        timed = self._timed.get(self._baselines.get(kind, ""))
+        return timed.seconds if timed else None
+
+    # --- earlier runs
+
+    def resume(self, rows: Sequence[Stored]) -> None:
+        """Replays what the database knows of this key, as if it had been measured now."""
+        for row in rows:
+            one = row.measurement
+            if one.plan is None or one.origin or one.status in ("predicted", "illegal"):
+                continue
+            seconds = one.seconds if one.status in ("ok", "cut-off") else None
+            candidate = self.search.replay(one.plan, choices(one), seconds)
+            if candidate is None:
+                continue
+            if candidate.program not in self._timed or seconds is not None:
+                self.trials += candidate.program not in self._timed
+                if one.kind in ("unfused", "heuristic"):
+                    candidate = replace(candidate, kind=one.kind)
+                    self._baselines[one.kind] = candidate.program
+                self._learn(candidate, seconds, one.status)
+
+    # --- measuring
+
+    def baseline(self, measurer: Measurer, subject: Subject, tell: Tell) -> None:
+        """Trial 0, the unfused plan, and trial 1, the heuristic one."""
+        measurer.load(subject)
+        self._measure_all(measurer, self.search.baselines(), tell)
+        # What is equal to the unfused plan, or failed, still counts as tried.
+        self._baselines.setdefault("unfused", "")
+        if self._baselines.get("heuristic") is None:
+            self._baselines["heuristic"] = self._baselines["unfused"]
+
+    def round(
+        self, measurer: Measurer, subject: Subject, residual: Residual, count: int, pool: int, tell: Tell
+    ) -> None:
+        """Proposes, builds and measures at most `count` plans."""
+        begin = time.monotonic()
+        measurer.load(subject)
+        before = self._best
+        tell("compiling", "", "")
+        proposed = self.search.propose(count, residual, pool)
+        for candidate, message in self.search.unlowered:
+            self._record(candidate, Outcome("compile-failed", message))
+        self.search.unlowered.clear()
+        if not proposed:
+            self.stop = "exhausted"
+            return
+        self._measure_all(measurer, proposed, tell)
+        self._gains.append(0.0 if math.isinf(before) else 1 - self._best / before)
+        self._rounds.append(time.monotonic() - begin)
+
+    def _measure_all(self, measurer: Measurer, candidates: Sequence[Candidate], tell: Tell) -> None:
+        """Builds all, with nothing else running, then measures one after the other against the incumbent."""
+        tell("compiling", "", "")
+        wanted = list(candidates)
+        incumbent = self._incumbent()
+        if incumbent is not None and incumbent.program not in self._built:
+            wanted.append(incumbent)
+        built = self._build(wanted)
+        for candidate in candidates:
+            if candidate.kind != "search":
+                self._baselines[candidate.kind] = candidate.program
+            made = built[candidate.program]
+            if not isinstance(made, BuiltPlan):
+                self._finish(candidate, Outcome("compile-failed", made), None, tell)
+                continue
+            tell("measuring", "", "")
+            rival = self._incumbent()
+            rivals = [self._built[rival.program]] if rival is not None and rival.program in self._built else []
+            reply = measurer.measure(made, rivals, self._pace(self._shop.pace))
+            self._built[candidate.program] = made
+            against = reply.rivals[0] if rivals and rival is not None else None
+            scale = self._timed[rival.program].seconds if rival is not None else 1.0
+            self._finish(candidate, reply.candidates[0], (against, scale) if against else None, tell)
+
+    def _build(self, candidates: Sequence[Candidate]) -> dict[str, BuiltPlan | str]:
+        shop = self._shop
+        items = [(self.sub, c.plan) for c in candidates]
+        made = build_plans(items, shop.target, precision=shop.precision, cache=shop.cache, jobs=shop.jobs)
+        found: dict[str, BuiltPlan | str] = {}
+        for candidate, one in zip(candidates, made, strict=True):
+            found[candidate.program] = one if isinstance(one, BuiltPlan) else one.message
+            if isinstance(one, BuiltPlan):
+                self._built[candidate.program] = one
+        return found
+
+    def _finish(self, candidate: Candidate, outcome: Outcome, against: tuple[Timing, float] | None, tell: Tell) -> None:
+        """Books one attempt: in the database, in the study, among the residual's lessons."""
+        self.trials += 1
+        ratio = None
+        seconds = outcome.timing.seconds if outcome.timing else None
+        if outcome.timing is not None and against is not None:
+            ratio = ratio_of(outcome.timing, against[0])[0]
+            seconds = ratio * against[1]
+        self._record(candidate, outcome, ratio)
+        self._learn(candidate, seconds, outcome.status)
+        self.search.tell(candidate, seconds)
+        tell("measured", outcome.status, outcome.message)
+
+    def _learn(self, candidate: Candidate, seconds: float | None, status: str) -> None:
+        """Keeps the time of a plan; a new best one becomes the incumbent."""
+        if seconds is None:
+            self._failures[status] += 1
+            self._stale += 1
+            return
+        self.observations.append((self.search.observe(candidate, seconds), candidate.cost.seconds))
+        if status != "ok":
+            self._stale += 1
+            return
+        self._timed[candidate.program] = Timed(candidate, seconds)
+        self._stale = 0 if seconds < 0.99 * self._best else self._stale + 1
+        self._best = min(self._best, seconds)
+        for program in self._built.keys() - self._worth_keeping():
+            del self._built[program]
+
+    def _worth_keeping(self) -> set[str]:
+        return {t.candidate.program for t in self._ranked()[:FINALISTS]} | set(self._baselines.values())
+
+    def _ranked(self) -> list[Timed]:
+        return sorted(self._timed.values(), key=lambda t: t.seconds)
+
+    def _incumbent(self) -> Candidate | None:
+        ranked = self._ranked()
+        return ranked[0].candidate if ranked else None
+
+    def _pace(self, pace: Pace) -> Pace:
+        """Large data takes longer to compare, and that is not hanging."""
+        size = sum(self.sub.bytes(v) for v in (*self.sub.inputs, *self.sub.outputs))
+        return replace(pace, silence=pace.silence + size / 2e7)
+
+    # --- the end
+
+    def confirm(self, measurer: Measurer, subject: Subject, others: Sequence[tuple[PlanKey, Subject]]) -> None:
+        """Measures the best plans again, in turns with the baselines, and makes the winner what lookups find.
+
+        The simplest plan that nothing beats beyond the noise wins. `others` are the same subgraph at other slots, with
+        their inputs: the winner is checked and timed there too.
+        """
+        finalists = {t.candidate.program: t.candidate for t in self._ranked()[:FINALISTS]}
+        for program in self._baselines.values():
+            if program in self._timed:
+                finalists.setdefault(program, self._timed[program].candidate)
+        if not finalists:
+            return
+        built = self._build([c for p, c in finalists.items() if p not in self._built])
+        ready = [c for p, c in finalists.items() if p in self._built or isinstance(built.get(p), BuiltPlan)]
+        measurer.load(subject)
+        pace = self._pace(self._shop.final)
+        reply = measurer.run(Job(tuple(self._built[c.program] for c in ready), (), pace))
+        right = [(c, o) for c, o in zip(ready, reply.candidates, strict=True) if o.status == "ok" and o.timing]
+        winner = self._winner(right)
+        for candidate, outcome in zip(ready, reply.candidates, strict=True):
+            facts = ((FINISHED, self.stop),) if candidate is winner else ()
+            row = self._record(candidate, outcome, None, facts)
+            if outcome.status == "ok" and outcome.timing:
+                self._timed[candidate.program] = Timed(candidate, outcome.timing.seconds)
+            else:
+                self._timed.pop(candidate.program, None)
+            if candidate is winner:
+                self.winner = candidate.plan
+                self._best = self._timed[candidate.program].seconds
+                self._shop.db.choose(self.key, row)
+        if winner is not None:
+            self._confirm_elsewhere(measurer, winner, others)
+
+    def _winner(self, right: Sequence[tuple[Candidate, Outcome]]) -> Candidate | None:
+        """The fastest, unless a baseline is as fast within the noise."""
+        timings = [(c, o.timing) for c, o in right if o.timing is not None]
+        if not timings:
+            return None
+        best, fastest = min(timings, key=lambda pair: pair[1].seconds)
+        chosen = best
+        for kind in ("heuristic", "unfused"):
+            for candidate, timing in timings:
+                if candidate.program == self._baselines.get(kind) and not _faster(fastest, timing):
+                    chosen = candidate
+        unfused = next((t for c, t in timings if c.program == self._baselines.get("unfused")), None)
+        self.won = (
+            unfused is not None and chosen.program != self._baselines.get("unfused") and _faster(fastest, unfused)
+        )
+        return chosen
+
+    def _confirm_elsewhere(
+        self, measurer: Measurer, winner: Candidate, others: Sequence[tuple[PlanKey, Subject]]
+    ) -> None:
+        for key, subject in others:
+            measurer.load(subject)
+            sub = self.sub.resized(key.extents, key.slots)
+            built = replace(self._built[winner.program], sub=sub)
+            [outcome] = measurer.measure(built, (), self._pace(self._shop.pace)).candidates
+            row = self._record(winner, outcome, None, ((FINISHED, self.stop),), key)
+            if outcome.status == "ok":
+                self._shop.db.choose(key, row)
+
+    def _record(
+        self,
+        candidate: Candidate,
+        outcome: Outcome,
+        ratio: float | None = None,
+        facts: tuple[tuple[str, str], ...] = (),
+        key: PlanKey | None = None,
+    ) -> int:
+        """Writes one attempt to the database; the number of its row."""
+        shop, timing = self._shop, outcome.timing
+        extra: tuple[tuple[str, float | str], ...] = facts
+        if ratio is not None:
+            extra = (("ratio", ratio), *extra)
+        if outcome.excluded:
+            extra = (("excluded", outcome.excluded), *extra)
+        return shop.db.record(
+            Measurement(
+                key=key or self.key,
+                plan=candidate.plan,
+                status=outcome.status,
+                kind=candidate.kind,
+                seconds=timing.seconds if timing else None,
+                spread=timing.spread if timing else None,
+                cold=timing.cold if timing else None,
+                cold_spread=timing.cold_spread if timing else None,
+                samples=timing.samples if timing else 0,
+                traffic=int(sum(p.far_bytes for p in candidate.cost.phases)),
+                predicted=candidate.predicted,
+                assignment=candidate.assignment,
+                trial=self.trials,
+                seed=shop.seed,
+                run=shop.run,
+                elapsed=time.monotonic() - shop.started,
+                synthetic=shop.synthetic,
+                facts=extra,
+                message=outcome.message,
+                created=time.time(),
+            )
+        )
+
+
+def ratio_of(timing: Timing, rival: Timing) -> tuple[float, float]:
+    """Median of the rounds' ratios and its standard error (from the median absolute deviation)."""
+    ratios = [a / b for a, b in zip(timing.rounds, rival.rounds, strict=False)]
+    median = statistics.median(ratios)
+    deviation = statistics.median(abs(r - median) for r in ratios)
+    return median, 1.4826 * 1.2533 * deviation / math.sqrt(len(ratios))
+
+
+def _faster(timing: Timing, rival: Timing) -> bool:
+    """True when `timing` beats `rival` beyond the noise."""
+    median, error = ratio_of(timing, rival)
+    return median + SIGNIFICANT * error < 1
