@@ -83,13 +83,15 @@ class Composer:
 
     def _read_index(self, access: Access) -> Index | Read:
         """The read of an index tensor, or its value where that is known: a number, a position."""
+        guards = len(access.where)
         self._follow(access)
-        scalar = self._constant(access.tensor)
-        if scalar is not None and not access.where:
-            return Int(int(scalar))
-        node = self._producers.get(access.tensor)
-        if node is not None and node.op == "iota" and access.tensor not in self._available and not access.where:
-            return access.index[node.attr("axis")]
+        if len(access.where) == guards:
+            scalar = self._constant(access.tensor)
+            if scalar is not None:
+                return Int(int(scalar))
+            node = self._producers.get(access.tensor)
+            if node is not None and node.op == "iota" and access.tensor not in self._available:
+                return access.index[node.attr("axis")]
         return self._read(access)
 
     def _follow(self, access: Access) -> None:

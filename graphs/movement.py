@@ -139,7 +139,9 @@ class Movement:
         own, more = access.index, len(self._types[indices].shape)
         size = self._types[data].shape[axis]
         inner = own[axis : axis + more] if node.op == "gather" else own
-        found = self._read(Access(indices, list(inner)))
+        # Where the read is not valid, its indices must not be looked up either.
+        where = list(access.where)
+        found = self._read(Access(indices, list(inner), where, 0 if where else None))
         if isinstance(found, Read):
             at: Index = Lookup(found, self._space.axis(size))
         elif isinstance(found, Int):

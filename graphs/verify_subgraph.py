@@ -126,7 +126,8 @@ def _verify_read(sub: Subgraph, read: Read, domain: tuple[int, ...]) -> None:
         _require(0 <= bound.axis < len(sub.extents), f"a bound by axis {bound.axis}, which does not exist")
     for index, axis in zip(read.index, source.axes, strict=True):
         _verify_index(sub, index, domain)
-        if not _bounded(sub, read, index, axis):
+        # A reader of no elements reads nothing, wherever its indices point.
+        if all(sub.extents[a] for a in domain) and not _bounded(sub, read, index, axis):
             _verify_range(sub, index, sub.extents[axis], bool(read.where))
 
 
