@@ -77,9 +77,8 @@ def _write(db: Database, out: Path, stored: Sequence[Stored], records: Sequence[
     for slug, record in zip(_slugs([r.name for r in records]), records, strict=True):
         rows = frames.subgraphs(db, record, stored)
         parts.append(rows)
-        sections.append(
-            _section(record, rows, runs.get(record.run), _figures(draw, slug, record, rows, table, curves, devices))
-        )
+        figures = _figures(draw, slug, record, rows, curves, devices)
+        sections.append(_section(record, rows, runs.get(record.run), figures))
     shared = {
         "accuracy": draw("accuracy", plots.accuracy(table), "Predicted against measured time of each plan"),
         "failures": draw("failures", plots.failures(statuses), "Attempts without a time, by cause"),
@@ -131,18 +130,18 @@ def _figures(
     slug: str,
     record: GraphRecord,
     rows: pd.DataFrame,
-    table: pd.DataFrame,
     curves: pd.DataFrame,
     devices: Sequence[DeviceModel],
 ) -> Mapping[str, Any]:
     """The figures of one graph; those without data are None."""
     names = dict(zip(rows["key"], rows["label"], strict=True))
+    times = dict(zip(rows["key"], rows["occurrences"], strict=True))
     own = curves[curves["key"].isin(rows["key"])]
     targets = {part.key.target for part in record.parts}
     device = next((d for d in devices if d.target in targets), None)
     last = own[own["run"] == record.run] if record.run else own
     made = {
-        "progress": (plots.progress(searches.progress(rows, table, record.run)), "Total time against tuning time"),
+        "progress": (plots.progress(searches.progress(times, own, record.run)), "Total time against tuning time"),
         "comparison": (plots.comparison(rows), "Unfused, heuristic and stitched time of each subgraph"),
         "roofline": (plots.roofline(rows, device), "Bandwidth reached against bytes that must move"),
         "searches": (plots.searches(last, names), "Best speed-up so far against measurements"),

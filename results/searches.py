@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -18,8 +19,8 @@ MIN_RANKED = 4
 def curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Best time so far, per key and run, after each right measurement (rows of `frames.measurements`).
 
-    Columns key, run, step (measurements so far), elapsed (seconds into the run), seconds (best so far), ratio (over the
-    run's unfused time; NaN without one).
+    Columns key, run, step (measurements so far), elapsed (seconds into the run), seconds (best so far), unfused (that
+    of the run; NaN without one), ratio (unfused / seconds).
     """
     right = frame[(frame["status"] == "ok") & (frame["origin"] == "") & (frame["run"] != "")].sort_values("id")
     found = right[["key", "run", "elapsed", "seconds"]].copy()
@@ -30,27 +31,23 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
     unfused = right[right["kind"] == "unfused"].groupby(["key", "run"])["seconds"].first().rename("unfused")
     found = found.merge(unfused, left_on=["key", "run"], right_index=True, how="left")
     found["ratio"] = found["unfused"].astype(float) / found["seconds"]
-    return found[["key", "run", "step", "elapsed", "seconds", "ratio"]].reset_index(drop=True)
+    return found[["key", "run", "step", "elapsed", "seconds", "unfused", "ratio"]].reset_index(drop=True)
 
 
-def progress(subgraphs: pd.DataFrame, frame: pd.DataFrame, run: str) -> pd.DataFrame:
+def progress(occurrences: Mapping[str, int], table: pd.DataFrame, run: str) -> pd.DataFrame:
     """Time of all memory-intensive subgraphs of a graph against tuning time: columns elapsed, seconds, unfused.
 
-    Each subgraph counts its occurrences times its best so far, and its unfused time until it has one; those without an
-    unfused time are left out.
+    `occurrences` is by key, `table` comes from `curves`. Each subgraph counts its occurrences times its best so far,
+    and its unfused time until it has one; those that the run did not measure unfused are left out.
     """
-    points = curves(frame)
-    points = points[points["run"] == run]
-    known = subgraphs[subgraphs["unfused"].notna()].set_index("key")
-    points = points[points["key"].isin(known.index)].sort_values("elapsed", kind="stable")
-    weight = known["occurrences"].astype(float)
-    now = known["unfused"].astype(float).to_dict()
-    unfused = float((weight * known["unfused"].astype(float)).sum())
-    total = unfused
+    points = table[(table["run"] == run) & table["key"].isin(occurrences) & table["unfused"].notna()]
+    points = points.sort_values("elapsed", kind="stable")
+    now = {str(key): float(value) for key, value in points.groupby("key")["unfused"].first().items()}
+    unfused = total = sum(occurrences[key] * value for key, value in now.items())
     rows = [(0.0, total, unfused)]
     for key, elapsed, seconds in zip(points["key"], points["elapsed"], points["seconds"], strict=True):
         if seconds < now[key]:
-            total -= float(weight[key]) * (now[key] - seconds)
+            total -= occurrences[key] * (now[key] - seconds)
             now[key] = seconds
         rows.append((float(elapsed), total, unfused))
     return pd.DataFrame(rows, columns=pd.Index(["elapsed", "seconds", "unfused"]))

@@ -55,10 +55,10 @@ def db(tmp_path: Path) -> Database:
     return Database.open(tmp_path / "plans.db")
 
 
-@pytest.fixture
-def tuned(tmp_path: Path) -> Database:
-    """A database as a tuning run of a transformer leaves it, 60 distinct subgraphs with everything that happens."""
-    return fill(Database.open(tmp_path / "tuned.db"))
+@pytest.fixture(scope="session")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    """A database as a tuning run of a transformer leaves it: 60 distinct subgraphs. For reading only."""
+    return fill(Database.open(tmp_path_factory.mktemp("tuned") / "tuned.db"))
 
 
 NAMES = (
