@@ -6,12 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .api import Model, compile, tune
     from .graphs.errors import GraphError, InputError, StitchtuneError
 
 __version__ = "0.1.0"
-__all__ = ["GraphError", "InputError", "StitchtuneError", "__version__"]
+__all__ = ["GraphError", "InputError", "Model", "StitchtuneError", "__version__", "compile", "tune"]
 
 _HOMES = {
+    "Model": ".api",
+    "compile": ".api",
+    "tune": ".api",
     "GraphError": ".graphs.errors",
     "InputError": ".graphs.errors",
     "StitchtuneError": ".graphs.errors",

@@ -16,6 +16,12 @@ from . import __version__
 from .graphs.errors import GraphError, InputError, StitchtuneError
 
 VERBS = {
+    "tune": ".tuning",
+    "inspect": ".inspection",
+    "run": ".running",
+    "source": ".running",
+    "report": ".tuning",
+    "plans": ".plan_verbs",
     "doctor": ".doctor",
 }
 """Each verb and the module that holds its `command`; imported when asked for, so that `--help` is quick."""

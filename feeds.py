@@ -15,6 +15,7 @@ from .graphs.dtypes import DType
 from .graphs.errors import InputError
 from .graphs.ir import Graph, Node, TensorType
 from .graphs.primitives import COMPARISONS
+from .graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum, Value, all_reads
 
 Role = Literal["index", "mask", "count", "number"]
 """What the values of a graph input mean: positions in a table, 0 or 1, small positive integers, or any number."""
@@ -146,3 +147,51 @@ def _prefixes(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.bo
     length = shape[-1]
     lengths = rng.integers(min(1 + length // 2, length), length, (*shape[:-1], 1), endpoint=True)
     return np.arange(length) < lengths
+
+
+def for_subgraph(sub: Subgraph, seed: int = 0) -> list[NDArray[Any]]:
+    """Made-up arrays for the inputs of a subgraph: indices within what they look up, other numbers normal or small."""
+    rng, tables = np.random.default_rng(seed), _tables(sub)
+    arrays = []
+    for number in sub.inputs:
+        kind = TensorType(sub.values[number].dtype, sub.shape(number))
+        if number in tables:
+            arrays.append(_draw(rng, kind, "index", tables[number]))
+        elif kind.dtype is DType.BOOL:
+            arrays.append(_draw(rng, kind, "mask", 2))
+        else:
+            arrays.append(_draw(rng, kind, "number" if kind.dtype.is_float else "count", 8))
+    return arrays
+
+
+def _tables(sub: Subgraph) -> dict[int, int]:
+    """For each value that ends up as an index: the smallest extent it looks up in."""
+    found: dict[int, int] = {}
+    for number in reversed(range(len(sub.values))):
+        value = sub.values[number]
+        for lookup in _lookups(value):
+            found[lookup.read.value] = min(sub.extents[lookup.extent], found.get(lookup.read.value, 1 << 62))
+        if number in found:
+            for read in value.reads:
+                found[read.value] = min(found[number], found.get(read.value, 1 << 62))
+    return found
+
+
+def _lookups(value: Value) -> Iterator[Lookup]:
+    waiting: list[Index] = [index for read in all_reads(value) for index in read.index]
+    waiting += [bound.index for read in all_reads(value) for bound in read.where]
+    while waiting:
+        match waiting.pop():
+            case Lookup() as found:
+                yield found
+            case Sum(terms):
+                waiting += [term for _, term in terms]
+            case FloorDiv(term, _) | Mod(term, _):
+                waiting.append(term)
+            case _:
+                pass
+
+
+def given_or_made(graph: Graph, source: Path | None, seed: int) -> Feeds:
+    """The inputs of a file or folder, or synthetic ones without one."""
+    return synthetic(graph, seed) if source is None else load(graph, source)

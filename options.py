@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .settings import OFF, Settings, cache_folder, resolve_target
+from .settings import OFF, Settings, cache_folder, resolve_target, stitched
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,7 +63,7 @@ def settings(target: str | None, db: str | None, precision: str = "strict", jobs
         cache=cache_folder(),
         precision="fast" if precision == "fast" else "strict",
         jobs=jobs or 0,
-        stitched=os.environ.get(OFF, "").lower() != "off",
+        stitched=stitched(),
     )
 
 
@@ -127,7 +126,7 @@ def _text(cell: object) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else escape(str(cell))
 
 
-def microseconds(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """A time for people: 12.3 us, 4.56 ms, 1.23 s."""
     if seconds is None:
         return "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,10 @@ class Settings:
     jobs: int = 0
     stitched: bool = True
 
+    @property
+    def compilers(self) -> int:
+        return self.jobs or self.target.processors
+
 
 def resolve_target(name: str | None) -> Target:
     """The target that a user names; None is the best device of this machine. Raises InputError."""
@@ -51,6 +56,11 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("stitchtune", appauthor=False)) / "kernels"
 
 
+def stitched() -> bool:
+    """False when the environment says STITCHTUNE=off; read once, where Settings are made."""
+    return os.environ.get(OFF, "").lower() != "off"
+
+
 def parse_dims(given: Iterable[str]) -> list[dict[str, int]]:
     """Every combination of sizes that `NAME=N` and `NAME=N,N,N` options name, in order; one empty one for none.
 
@@ -66,3 +76,11 @@ def parse_dims(given: Iterable[str]) -> list[dict[str, int]]:
             raise InputError(f"--dim {name} is given twice; write {name}=N,N,N for several sizes")
         choices[name] = [int(part) for part in parts]
     return [dict(zip(choices, sizes, strict=True)) for sizes in itertools.product(*choices.values())]
+
+
+def parse_one(given: Iterable[str]) -> dict[str, int]:
+    """The sizes of `NAME=N` options where only one combination makes sense. Raises InputError."""
+    combinations = parse_dims(given)
+    if len(combinations) > 1:
+        raise InputError("--dim NAME=N takes one size here; several are for `tune`")
+    return combinations[0]
