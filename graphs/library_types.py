@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,7 @@ def single_node_model(
         if name not in shown
     ]
     outputs = [helper.make_empty_tensor_value_info(o) for n in nodes for o in n.output if o]
-    initializers = [numpy_helper.from_array(np.ascontiguousarray(v), n) for n, v in shown.items()]
+    initializers = [numpy_helper.from_array(np.asarray(v, order="C"), n) for n, v in shown.items()]
     graph = helper.make_graph(list(nodes), "single", infos, outputs, initializers)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
@@ -157,10 +158,7 @@ def _inferred(node: NodeProto, model: ModelProto) -> LibraryTypes:
 
 def _reason(error: Exception) -> str:
     """What onnx's message says, without its prefixes."""
-    line = first_line(error)
-    for prefix in ("[ShapeInferenceError]", "[TypeInferenceError]", "Inference error(s):"):
-        line = line.replace(prefix, "")
-    return " ".join(line.split())
+    return " ".join(re.sub(r"\[\w+Error\]|Inference error\(s\):|\(op_type:[^)]*\):", "", first_line(error)).split())
 
 
 def tensor_type(proto: TypeProto) -> TensorType | None:

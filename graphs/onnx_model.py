@@ -36,9 +36,33 @@ def read_model(path: Path) -> ModelProto:
         raise GraphError("not an ONNX model, or a truncated one") from error
     if not model.HasField("graph") or not model.opset_import or not model.graph.output:
         raise GraphError("not an ONNX model, or a truncated one: it has no graph, no outputs or no operator set")
+    if any(not isinstance(text, str) for text in _texts(model)):
+        raise GraphError("not an ONNX model, or a damaged one: a name in it is no text")
     if model.graph.sparse_initializer:
-        raise GraphError(f"initializer {model.graph.sparse_initializer[0].values.name!r} is sparse, which is not supported")
+        raise GraphError(
+            f"initializer {model.graph.sparse_initializer[0].values.name!r} is sparse, which is not supported"
+        )
     return _inlined(model) if model.functions else model
+
+
+def _texts(model: ModelProto) -> Iterator[object]:
+    """Every name that a model is read by. Protobuf gives bytes for one that is not UTF-8."""
+    for entry in model.opset_import:
+        yield entry.domain
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output)
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    bodies = [model.graph, *(body for node in _all_nodes(nodes) for body in subgraphs(node))]
+    for node in _all_nodes(nodes):
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    for body in bodies:
+        for info in (*body.input, *body.output, *body.value_info):
+            yield info.name
+            yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
+        for tensor in body.initializer:
+            yield tensor.name
+            yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
 
 
 def opsets(model: ModelProto) -> dict[str, int]:
@@ -132,7 +156,9 @@ def captured(node: NodeProto) -> tuple[str, ...]:
     """Names that the bodies of a node take from outside, each once."""
     found: dict[str, None] = {}
     for body in subgraphs(node):
-        own = {i.name for i in body.input} | {i.name for i in body.initializer} | {o for n in body.node for o in n.output}
+        own = (
+            {i.name for i in body.input} | {i.name for i in body.initializer} | {o for n in body.node for o in n.output}
+        )
         for inner in body.node:
             found.update(dict.fromkeys(i for i in (*inner.input, *captured(inner)) if i and i not in own))
         found.update(dict.fromkeys(o.name for o in body.output if o.name not in own))

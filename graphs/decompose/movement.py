@@ -259,14 +259,14 @@ def _space_to_depth(c: Call) -> str:
 def _nearest_scales(c: Call) -> list[int]:
     """The factor of each axis of a Resize (or Upsample) by whole numbers. NotLowered when there is another."""
     shape = c.shape()
-    if c.op == "Upsample" or c.opset < 11:
-        scales = [float(v) for v in c.value(1)]
-        wanted = [math.floor(d * s) for d, s in zip(shape, scales, strict=True)]
-    elif c.has(3):
+    if c.has(3) and c.opset >= 11:
         wanted = list(c.ints(3))
     else:
-        wanted = [math.floor(d * float(s)) for d, s in zip(shape, c.value(2), strict=True)]
-    if len(wanted) != len(shape) or any(d == 0 or w % d for d, w in zip(shape, wanted, strict=True)):
+        scales = c.value(1 if c.op == "Upsample" or c.opset < 11 else 2).reshape(-1)
+        wanted = [math.floor(d * float(s)) for d, s in zip(shape, scales, strict=False)]
+    if len(wanted) != len(shape):
+        raise TypeMismatch(f"{c.op} of {list(shape)} by {len(wanted)} numbers")
+    if any(d == 0 or w % d for d, w in zip(shape, wanted, strict=True)):
         raise NotLowered("resampling")
     return [w // d for d, w in zip(shape, wanted, strict=True)]
 
