@@ -48,9 +48,10 @@ def walk(sub: Subgraph, root: int, inlined: Callable[[int, int], bool]) -> Itera
     Equal (reader, index) evaluations are walked once.
     """
     seen: set[tuple[int, tuple[Index, ...]]] = set()
-    identity = {a: AxisVar(a) for a in sub.values[root].domain}
-
-    def visit(reader: int, mapping: Mapping[int, Index], guarded: bool) -> Iterator[Access]:
+    identity: dict[int, Index] = {a: AxisVar(a) for a in sub.values[root].domain}
+    pending: list[tuple[int, Mapping[int, Index], bool]] = [(root, identity, False)]
+    while pending:
+        reader, mapping, guarded = pending.pop()
         value = sub.values[reader]
         plain = {id(r) for r in value.reads if not r.where}
         rename = Renaming(mapping.__getitem__, lambda axis: axis)
@@ -64,6 +65,4 @@ def walk(sub: Subgraph, root: int, inlined: Callable[[int, int], bool]) -> Itera
             if (read.value, index) in seen:
                 continue
             seen.add((read.value, index))
-            yield from visit(read.value, dict(zip(source.axes, index, strict=True)), under)
-
-    yield from visit(root, identity, False)
+            pending.append((read.value, dict(zip(source.axes, index, strict=True)), under))

@@ -26,8 +26,12 @@ def check_edges(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal
         yield Refusal("edge", "two places for one edge")
         return
     used: set[tuple[int, int]] = set()
+
+    def inlined(value: int, reader: int) -> bool:
+        return edges.get((value, reader)) == "inline" and not is_reduction(sub, value)
+
     for root, at in listing.values.items():
-        for access in walk(sub, root, lambda value, reader: edges.get((value, reader)) == "inline"):
+        for access in walk(sub, root, inlined):
             if sub.values[access.value].op in ("input", "const"):
                 continue
             place = edges.get((access.value, access.reader))

@@ -199,7 +199,8 @@ def _unroll(context: Context, stage: StageDraft, ask: Ask) -> tuple[tuple[int, i
     outer = [a for a in stage.order if a != stage.vector]
     if not outer or not any(outer[-1] in context.sub.values[m].reduce for m in stage.members):
         return ()
-    factor = int(ask(Knob(f"unroll.{stage.members[0]}.{outer[-1]}", (1, 2, 4, 8), 4)))
+    choices = tuple(f for f in (1, 2, 4, 8) if f == 1 or f < context.sub.extents[outer[-1]])
+    factor = int(ask(Knob(f"unroll.{stage.members[0]}.{outer[-1]}", choices, min(4, choices[-1]))))
     return ((outer[-1], factor),) if factor > 1 else ()
 
 
@@ -218,9 +219,11 @@ def _reductions(context: Context, phases: list[Phase], ask: Ask) -> tuple[Reduct
                 if stage.vector not in context.sub.values[value].reduce:
                     continue
                 lead = next(v for s in group.stages for v in s.values if context.is_reduction(v))
-                count = int(ask(Knob(f"accumulators.{lead}", (1, 2, 4, 8), 4)))
-                steps = context.sub.extents[stage.vector] // max(1, stage.width)
-                count = min(count, 1 << max(0, steps.bit_length() - 2))
+                # Folding accumulators at the end of a row pays after some eight steps of each.
+                lanes = max(1, context.target.vector_bytes // 4)
+                most = max(1, context.sub.extents[stage.vector] // (8 * lanes))
+                choices = tuple(c for c in (1, 2, 4, 8) if c <= most)
+                count = int(ask(Knob(f"accumulators.{lead}.{stage.vector}", choices, min(4, choices[-1]))))
                 if count > 1:
                     found.append(Reduction(value, accumulators=count))
     return tuple(sorted(found, key=lambda r: r.value))
