@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Want:
-    """The right value of one output, of its type, and how near a kernel must come: |got - value| <= atol + rtol |value|.
+    """The right value of one output, of its type, and how near to come: |got - value| <= atol + rtol |value|.
 
     signed  zeros must have the right sign, too
     """

@@ -29,7 +29,8 @@ class Access:
 
     index: tuple[Array, ...]
     valid: Array | None
-    rank: int
+    shape: tuple[int, ...]
+    """The domain's extents."""
     gathers: bool
     """True when an index holds a Lookup: being out of range is then the input's fault."""
 
@@ -80,7 +81,7 @@ def resolve(read: Read, domain: Sequence[int], sub: Subgraph, fetch: Fetch) -> A
         valid = inside if valid is None else valid & inside
     index = tuple(positions(i, domain, sub, fetch) for i in read.index)
     gathers = any(_has_lookup(i) for i in read.index)
-    return Access(index, valid, len(domain), gathers)
+    return Access(index, valid, tuple(sub.extents[a] for a in domain), gathers)
 
 
 def filler(sub: Subgraph, read: Read) -> Array | None:
@@ -93,11 +94,12 @@ def load(array: Array, access: Access, fill: Array | None = None) -> Array:
 
     Raises InputError when a gathered index is out of range, VerifyError when a computed one is.
     """
+    if 0 in access.shape:  # nothing is read, whatever the indices say
+        return np.zeros([min(n, 1) for n in access.shape], array.dtype)
     if access.valid is not None and not access.valid.any():
-        shape = [1 if n else 0 for n in access.valid.shape]
-        return np.full(shape, 0 if fill is None else fill, array.dtype)
+        return np.full([1] * len(access.shape), 0 if fill is None else fill, array.dtype)
     picked = _pick(
-        array, [_in_range(ix, n, access) for ix, n in zip(access.index, array.shape, strict=True)], access.rank
+        array, [_in_range(ix, n, access) for ix, n in zip(access.index, array.shape, strict=True)], len(access.shape)
     )
     if access.valid is None or access.valid.all() or fill is None:
         return picked
