@@ -12,7 +12,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from stitchtune.graphs.interpret.tensors import run_graph
-from stitchtune.graphs.ir import Graph
+from stitchtune.graphs.ir import Graph, Node
 from stitchtune.graphs.onnx_reader import load
 from stitchtune.graphs.simplify import PASSES
 from stitchtune.graphs.verify import verify_graph
@@ -97,3 +97,15 @@ def runtimes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
 def library_ops(graph: Graph) -> list[tuple[str, str]]:
     """(operator, reason) of each library node."""
     return [(node.payload.op_type, node.reason) for node in graph.nodes if node.op == "library"]
+
+
+def run_library(node: Node, arrays: list[Array]) -> list[Array]:
+    """A library node by ONNX Runtime, for `run_graph`."""
+    payload = node.payload
+    given = {name: array for name, array in zip(payload.inputs, arrays, strict=True) if name}
+    nodes = [onnx.NodeProto.FromString(data) for data in payload.nodes]
+    model = make_model(nodes, given, [name for name in payload.outputs if name])
+    del model.opset_import[:]
+    model.opset_import.extend(helper.make_opsetid(*pair) for pair in payload.opsets)
+    results = iter(runtimes(model, given))
+    return [next(results) if name else np.empty(0) for name in payload.outputs]
