@@ -32,6 +32,9 @@ _ERROR_BYTES = 1024
 _INLINE_BYTES = 1024
 """Constants up to this size go into the model, where shape inference sees them."""
 
+_TRIM_BYTES = 1 << 20
+"""Weights handed to sessions after which the heap is trimmed."""
+
 _LEVEL = 99
 """Graph optimization level: all, for a convolution in its best layout."""
 
@@ -110,6 +113,7 @@ class Library:
         self._sessions: dict[tuple[Any, ...], int] = {}
         self._owned: list[Any] = []
         self._opened = False
+        self._handed_over = 0
 
     def prepare(self, node: Node, graph: Graph, numbers: Mapping[str, int]) -> LibraryOp:
         """The library op of `node`. `numbers` says which entry of the table of addresses is which tensor's.
@@ -130,6 +134,10 @@ class Library:
         for tensor in node.inputs:
             if tensor in graph.constants:
                 release_pages(graph.constants[tensor])
+                self._handed_over += graph.constants[tensor].nbytes
+        if self._handed_over > _TRIM_BYTES:
+            trim_heap()
+            self._handed_over = 0
         array = (Call * len(calls))(*calls)
         return LibraryOp(array, job.title.encode(), len(calls) > 1, self._kernel, job.owned)
 
@@ -205,19 +213,25 @@ def runtime_path() -> Path:
 
 
 def release_pages(array: NDArray[Any]) -> None:
-    """Gives the pages of a read-only memory-mapped array back; the next reader maps them again from the file."""
+    """Gives the pages of an array in a read-only mapped file back; the next reader maps them again from the file."""
     base: Any = array
     while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap) and base.mode != "r":
-            return
         base = base.base
-    if not isinstance(base, mmap.mmap):
+    mapped = base.obj if isinstance(base, memoryview) else base
+    if not isinstance(mapped, mmap.mmap) or not memoryview(mapped).readonly:
         return
-    start = _address(array) - np.frombuffer(base, np.uint8).__array_interface__["data"][0]
+    start = _address(array) - _address(np.frombuffer(mapped, np.uint8))
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     size = (start + array.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
     if size > 0:
-        base.madvise(mmap.MADV_DONTNEED, first, size)
+        mapped.madvise(mmap.MADV_DONTNEED, first, size)
+
+
+def trim_heap() -> None:
+    """Gives freed memory back to the system, where the C library can: making sessions leaves copies of weights free."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def one_line(message: bytes) -> str:

@@ -21,7 +21,7 @@ from ..search_space.target import Target
 from .build import BuiltPlan, build_plans
 from .compile import BuildFailure
 from .launch import argument_array
-from .library import Library, LibraryError, LibraryOp, payload
+from .library import Library, LibraryError, LibraryOp, payload, trim_heap
 from .schedule import Schedule, make_schedule
 from .session import run_library
 from .team import Team, build_runtime, shared_team
@@ -119,17 +119,20 @@ def make_program(
     scratch = {i: _scratch_bytes(built[number]) for i, number in by_step.items()}
     schedule = make_schedule(partition, scratch, elsewhere)
     places = {name: schedule.number(name) for name in schedule.roots}
-    steps: list[Step] = []
+    steps: list[Step | None] = [None] * len(moving)
     missing = ""
-    for i, step in enumerate(moving):
-        if isinstance(step, Component):
-            steps.append(_component_step(step, by_step[i], built[by_step[i]], precision))
-            continue
+    for i in by_step:
+        steps[i] = _component_step(components[by_step[i]], by_step[i], built[by_step[i]], precision)
+    # The largest weights first: while a session is made there are two or three copies of them.
+    ops = [(i, step) for i, step in enumerate(moving) if isinstance(step, LibraryStep)]
+    for i, op in sorted(ops, key=lambda item: -_constant_bytes(item[1], graph)):
         try:
-            steps.append(_library_step(step, graph, library, places))
+            steps[i] = _library_step(op, graph, library, places)
         except LibraryError as error:
             missing = missing or str(error)
-    return Program(graph, tuple(steps), schedule, elsewhere, missing, team, library)
+    return Program(
+        graph, tuple(step for step in steps if step is not None), schedule, elsewhere, missing, team, library
+    )
 
 
 def _with_flat_constants(graph: Graph) -> Graph:
@@ -141,6 +144,10 @@ def _with_flat_constants(graph: Graph) -> Graph:
 def _unknown(step: LibraryStep) -> tuple[str, ...]:
     """Outputs whose shapes depend on data."""
     return tuple(name for name in step.node.outputs if name) if payload(step.node).dynamic else ()
+
+
+def _constant_bytes(step: LibraryStep, graph: Graph) -> int:
+    return sum(graph.constants[name].nbytes for name in step.node.inputs if name in graph.constants)
 
 
 def _scratch_bytes(built: BuiltPlan | BuildFailure) -> tuple[int, ...]:

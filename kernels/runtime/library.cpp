@@ -33,6 +33,7 @@ enum Entry {
     ReleaseSessionOptions = 100,
     AddSessionConfigEntry = 130,
     CreateAndRegisterAllocator = 144,
+    CreateArenaCfg = 156,
     AddExternalInitializers = 210,
 };
 
@@ -148,12 +149,14 @@ Status set_up() {
     pthread_atfork(nullptr, nullptr, [] { child_forks.fetch_add(1); });
     Status status = call(CreateEnv, 3, "stitchtune", &environment);
     if (status == nullptr) status = call(CreateCpuMemoryInfo, 0, 0, &memory);
-    // One arena for the work memory of all sessions: each of its own would keep its peak.
-    void *arena_memory = nullptr;
+    // One arena for the work memory of all sessions, since each of its own would keep its peak; it grows by what is asked
+    // for (1) instead of by powers of two.
+    void *arena_memory = nullptr, *arena = nullptr;
     if (status == nullptr) status = call(CreateCpuMemoryInfo, 1, 0, &arena_memory);
+    if (status == nullptr) status = call(CreateArenaCfg, size_t(0), 1, -1, -1, &arena);
     if (status == nullptr) {
         status = call(CreateAndRegisterAllocator, environment, static_cast<const void *>(arena_memory),
-                      static_cast<const void *>(nullptr));
+                      static_cast<const void *>(arena));
     }
     return status;
 }

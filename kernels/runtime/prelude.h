@@ -31,31 +31,40 @@ ST_INLINE float st_float(uint32_t x) {
 
 // --- half precision by integer arithmetic: unlike _Float16 it vectorises everywhere
 
+// condition ? a : b without a select: several selects in a row become jumps that keep g++ from vectorising.
+ST_INLINE uint32_t st_pick(bool condition, uint32_t a, uint32_t b) { return b ^ ((a ^ b) & -(uint32_t)condition); }
+
 ST_INLINE float st_load_f16(uint16_t h) {
   // exponent and mantissa as a float 2^112 too small, scaled (exact, subnormals too); infinity and NaN keep their exponent
-  uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
-  float scaled = st_float(magnitude) * 0x1p112f;
-  uint32_t bits = (h & 0x7fff) >= 0x7c00 ? (magnitude | 0x7f800000u) : st_bits(scaled);
-  return st_float(bits | ((uint32_t)(h & 0x8000) << 16));
+  uint32_t magnitude = ((uint32_t)h & 0x7fffu) << 13;
+  uint32_t bits = st_bits(st_float(magnitude) * 0x1p112f);
+  return st_float(st_pick(magnitude >= 0x0f800000u, magnitude | 0x7f800000u, bits) | ((uint32_t)h & 0x8000u) << 16);
+}
+// To the nearest float16, halves to even: normal numbers by an integer addition at bit 13, subnormal ones by a float
+// addition that puts their last place at the float's; both still floats.
+ST_INLINE float st_round_f16(float f) {
+  uint32_t w = st_bits(f), magnitude = w & 0x7fffffffu;
+  uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u)) & ~0x1fffu;
+  normal = st_pick(normal >= 0x47800000u, 0x7f800000u, normal);
+  uint32_t tiny = st_bits((st_float(magnitude) + 0.5f) - 0.5f);
+  uint32_t rounded = st_pick(magnitude > 0x7f800000u, 0x7fc00000u, st_pick(magnitude < 0x38800000u, tiny, normal));
+  return st_float(rounded | (w & 0x80000000u));
 }
 ST_INLINE uint16_t st_store_f16(float f) {
-  // Round to nearest even by a float addition at the right exponent (M. Dukhan, FP16 library).
-  float base = (__builtin_fabsf(f) * 0x1p112f) * 0x1p-110f;
-  uint32_t w = st_bits(f), twice = w + w, bias = twice & 0xff000000u;
-  bias = bias < 0x71000000u ? 0x71000000u : bias;
-  uint32_t bits = st_bits(st_float((bias >> 1) + 0x07800000u) + base);
-  uint32_t magnitude = ((bits >> 13) & 0x7c00u) + (bits & 0x0fffu);
-  magnitude = twice > 0xff000000u ? 0x7e00u : magnitude;
-  return (uint16_t)(((w & 0x80000000u) >> 16) | magnitude);
+  uint32_t w = st_bits(st_round_f16(f)), magnitude = w & 0x7fffffffu;
+  uint32_t normal = (magnitude >> 13) - (112u << 10);
+  uint32_t tiny = st_bits(st_float(magnitude) + 0.5f) & 0x7fffu;
+  // the low 15 bits of a shifted infinity or NaN are just those of float16
+  uint32_t bits = st_pick(magnitude >= 0x7f800000u, (magnitude >> 13) & 0x7fffu, st_pick(magnitude < 0x38800000u, tiny, normal));
+  return (uint16_t)((bits & 0x7fffu) | ((w & 0x80000000u) >> 16));
 }
 ST_INLINE float st_load_bf16(uint16_t h) { return st_float((uint32_t)h << 16); }
-ST_INLINE uint16_t st_store_bf16(float f) {
+ST_INLINE uint32_t st_bits_bf16(float f) {
   uint32_t w = st_bits(f);
-  uint32_t rounded = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
-  return (uint16_t)((w & 0x7fffffffu) > 0x7f800000u ? ((w >> 16) | 0x40u) : rounded);
+  return st_pick((w & 0x7fffffffu) > 0x7f800000u, w | 0x400000u, w + 0x7fffu + ((w >> 16) & 1u));
 }
-ST_INLINE float st_round_f16(float f) { return st_load_f16(st_store_f16(f)); }
-ST_INLINE float st_round_bf16(float f) { return st_load_bf16(st_store_bf16(f)); }
+ST_INLINE uint16_t st_store_bf16(float f) { return (uint16_t)(st_bits_bf16(f) >> 16); }
+ST_INLINE float st_round_bf16(float f) { return st_float(st_bits_bf16(f) & 0xffff0000u); }
 
 // --- integers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -180,17 +181,50 @@ def test_unknown_operator_is_named_in_one_line(team: Team) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_pages_of_a_mapped_weight_are_given_back_and_come_again(tmp_path: Path) -> None:
+def resident(address: int) -> int:
+    """Bytes of the mapping at `address` that are in this process's memory."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    inside = False
+    for line in lines:
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            begin, end = (int(x, 16) for x in words[0].split("-"))
+            inside = begin <= address < end
+        elif inside and words[0] == "Rss:":
+            return int(words[1]) << 10
+    raise AssertionError("no such mapping")
+
+
+@pytest.mark.parametrize("how", ["memmap", "buffer"])
+def test_pages_of_a_mapped_weight_are_given_back_and_come_again(tmp_path: Path, how: str) -> None:
     path = tmp_path / "weights"
-    values = RNG.standard_normal(1 << 16).astype(np.float32)
+    values = RNG.standard_normal(1 << 18).astype(np.float32)
     values.tofile(path)
-    mapped = np.memmap(path, np.float32, "r", offset=4096)
+    mapped: Array = np.memmap(path, np.float32, "r", offset=4096)
+    if how == "buffer":
+        with path.open("rb") as file:
+            mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.float32, offset=4096)
     assert mapped.sum() != 0
-    release_pages(mapped)
+    before = resident(mapped.__array_interface__["data"][0])
+    release_pages(mapped.reshape(-1, 512))
+    assert resident(mapped.__array_interface__["data"][0]) <= before - mapped.nbytes
     np.testing.assert_array_equal(mapped, values[1024:])
+
+
+def test_memory_of_others_is_not_touched(tmp_path: Path) -> None:
+    values = RNG.standard_normal(1 << 16).astype(np.float32)
     ours = values.copy()
     release_pages(ours)
     np.testing.assert_array_equal(ours, values)
+    anonymous = np.frombuffer(mmap.mmap(-1, values.nbytes), np.float32)
+    anonymous[:] = values
+    release_pages(anonymous)
+    np.testing.assert_array_equal(anonymous, values)
+    (tmp_path / "weights").write_bytes(values.tobytes())
+    private = np.memmap(tmp_path / "weights", np.float32, "c")
+    private[:] = 1
+    release_pages(private)
+    assert private.sum() == len(values)
 
 
 def test_split_covers_the_extent() -> None:
