@@ -91,7 +91,8 @@ class Composer:
                 return Int(int(scalar))
             node = self._producers.get(access.tensor)
             if node is not None and node.op == "iota" and access.tensor not in self._available:
-                return access.index[node.attr("axis")]
+                position: Index = access.index[node.attr("axis")]
+                return position
         return self._read(access)
 
     def _follow(self, access: Access) -> None:

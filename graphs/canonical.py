@@ -31,8 +31,9 @@ from .unify import unify
 class Canonical:
     """A component in canonical form and how it stands in its graph.
 
-    `inputs` and `outputs` name a tensor for each of the subgraph's. `views` are (tensor, source) pairs of wanted
-    tensors that have the bytes of another: of an output, of an available tensor. `nodes` are those composed or computed.
+    inputs, outputs  a tensor's name for each of the subgraph's
+    views            (tensor, source) pairs of wanted tensors that have the bytes of another: an output, an available one
+    nodes            those composed or computed
     """
 
     subgraph: Subgraph
@@ -66,8 +67,9 @@ def canonicalise(
         if source != tensor:
             views.append((tensor, source))
     outputs = list(names)
-    order, arranged = canonical_order(values, outputs, composer.space, composer.unit)
-    shared = coarsen(unify(arranged, order, composer.space.extents), composer.space)
+    arranged = canonical_order(values, outputs, composer.space, composer.unit)
+    order = list(arranged)
+    shared = coarsen(unify(arranged, composer.space.extents), composer.space)
     subgraph = _number([shared[v] for v in order], {v: i for i, v in enumerate(order)}, outputs, composer.space)
     return Canonical(
         subgraph,
@@ -78,12 +80,10 @@ def canonicalise(
     )
 
 
-def closure(
-    wanted: Sequence[str], available: Collection[str], producers: Mapping[str, Node]
-) -> tuple[Node, ...]:
+def closure(wanted: Sequence[str], available: Collection[str], producers: Mapping[str, Node]) -> tuple[Node, ...]:
     """The nodes between `available` and `wanted` tensors, operands before readers."""
     found: dict[str, Node] = {}
-    stack = [name for name in reversed(wanted)]
+    stack = list(reversed(wanted))
     while stack:
         name = stack[-1]
         node = None if name in available or name in found else producers.get(name)
@@ -98,8 +98,8 @@ def closure(
 
 
 def _number(values: Sequence[Value], place: Mapping[int, int], outputs: Sequence[int], space: Space) -> Subgraph:
-    """The subgraph of `values`, in their order: axes numbered as computed values use them, then as inputs do, then those
-    that are only extents; slots in order of appearance, each its own."""
+    """The subgraph of `values`, in their order: axes numbered as computed values use them, then as inputs do, then
+    those that are only extents; slots in order of appearance, each its own."""
     axes: dict[int, int] = {}
     for kind in (False, True):
         for value in values:

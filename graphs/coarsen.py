@@ -1,9 +1,10 @@
 """Coarsening: two axes that are next to each other wherever either occurs become one.
 
 Refinement divides dimensions for the sake of reshapes, and exported tensors have dimensions of their own; what nobody
-tells apart in the end is one axis. So a bias over [8, 128, 768] iterates over two axes, 1024 and 768. An axis merges with
-the next only if every value has both side by side, every index has both as neighbours or as one number, and whatever is
-read by them, or reads them, merges alike: the greatest such set is found by striking out pairs that do not fit.
+tells apart in the end is one axis. So a bias over [8, 128, 768] iterates over two axes, 1024 and 768. An axis merges
+with the next only if every value has both side by side, every index has both as neighbours or as one number, and
+whatever is read by them, or reads them, merges alike: the greatest such set is found by striking out pairs that do not
+fit.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def coarsen(values: Mapping[int, Value], space: Space) -> dict[int, Value]:
 def _joined(first: Index, second: Index, size: int, space: Space) -> Index | None:
     """Two digits, the second of base `size`, as one number, where that is as simple as they are."""
     match first, second:
-        case (Int() | Slot()), (Int() | Slot()):
+        case ((Int() | Slot()), (Int() | Slot())):
             return space.settle(space.sum((size, first), (1, second)))
         case _, Mod(whole, base) if base == size:
             above = space.floordiv(whole, size)
@@ -98,7 +99,7 @@ class _Pairs:
                 self._struck.add(a)
         for k, index in enumerate(read.index):
             if isinstance(index, AxisVar) and k not in digits:
-                # As the outer one of a pair of the reader's it must stand before its neighbour, and the other way round.
+                # As the outer one of a pair of the reader's it must stand before its neighbour, and the reverse.
                 self._require(k in axes, index.axis)
                 self._require(k - 1 in axes, self._outer_of.get(index.axis, -1))
             else:
@@ -128,7 +129,7 @@ class _Pairs:
                 pass
 
     def _linked(self, x: int, y: int, a: int) -> bool:
-        """Whether the pair (x, y) of the reader may be read at the pair that starts with a; then both share their fate."""
+        """Whether the reader's pair (x, y) reads the pair that starts with a; then both share their fate."""
         if self.inner_of.get(x) != y or self._extents[y] != self._extents[self.inner_of[a]]:
             return False
         self._links.setdefault(x, []).append(a)

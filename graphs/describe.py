@@ -1,10 +1,10 @@
 """A subgraph as text, one line a value: for `inspect`, for tests and for people.
 
-    %0 = input f32 [i4, i5]
-    %1 = const f32 () 0.125
-    %2 = mul f32 [i0, i1] (%0[i0, i1], %1[])
-    %3 = sum f32 [i0] over [i1] (%2[i0, i1])    -> output
-    i0 = 1024, i1 = 768
+%0 = input f32 [i4, i5]
+%1 = const f32 () 0.125
+%2 = mul f32 [i0, i1] (%0[i0, i1], %1[])
+%3 = sum f32 [i0] over [i1] (%2[i0, i1])    -> output
+i0 = 1024, i1 = 768
 """
 
 from __future__ import annotations

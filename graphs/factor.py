@@ -1,4 +1,4 @@
-"""Refinement of tensor dimensions to common factors, so that aligned reshapes, splits and concats become selections of axes.
+"""Refinement of tensor dimensions to common factors: aligned reshapes, splits and concats become selections of axes.
 
 Dimensions that an operator maps one to one form a class. A class has *cuts*: the strides, in positions of the
 dimension, at which it is divided into factors; they always form a chain in which each divides the next. Reshapes and
@@ -8,6 +8,7 @@ alone: its reads are then linear-index maps.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ class Factors:
         if size == 1:
             return ()
         cuts = self._of_class(self._class((tensor, dim)))
-        return tuple(b // a for a, b in zip(cuts, cuts[1:], strict=False))[::-1] if size else (0,)
+        return tuple(b // a for a, b in itertools.pairwise(cuts))[::-1] if size else (0,)
 
     def has_cut(self, tensor: str, dim: int, size: int) -> bool:
         """Whether a dimension is divided at `size`."""
@@ -227,7 +228,7 @@ class Factors:
 def _chain(cuts: set[int]) -> tuple[int, ...] | None:
     """`cuts` ascending if each divides the next, else None."""
     ordered = tuple(sorted(cuts))
-    return ordered if all(b % a == 0 for a, b in zip(ordered, ordered[1:], strict=False)) else None
+    return ordered if all(b % a == 0 for a, b in itertools.pairwise(ordered)) else None
 
 
 def _identities(node: Node, types: Mapping[str, TensorType]) -> Iterator[tuple[Dim, Dim]]:

@@ -214,7 +214,7 @@ class Space:
                 return index
 
     def rebuild(self, index: Index, atom: Callable[[Index], Index]) -> Index:
-        """`index` with every axis, slot, number and lookup in it replaced by what `atom` gives, in normal form again."""
+        """`index` with every axis, slot, number and lookup replaced by what `atom` gives, in normal form again."""
         match index:
             case Sum(terms):
                 return self.sum(*((factor, self.rebuild(term, atom)) for factor, term in terms))

@@ -197,7 +197,7 @@ class Movement:
             offset += size
 
     def mirrors(self, node: Node, index: Sequence[Index]) -> Iterator[Access]:
-        """A pad by its edge or by reflection as the reads of a piecewise value: the middle first, then what is around."""
+        """A pad by edge or reflection as the reads of a piecewise value: the middle first, then what is around."""
         sizes = self._types[node.inputs[0]].shape
         spans = zip(index, sizes, node.attr("before"), node.attr("after"), strict=True)
         reflect = node.attr("mode") == "reflect"

@@ -66,7 +66,9 @@ def _label(value: Value) -> str:
 def spelling_key(value: Value, space: Space) -> str:
     """A text that two values share exactly if they compute the same from the same values, in axes of their own."""
     extents = space.extents
-    spelling = Spelling(_places(value), lambda v: f"v{v}", lambda s: f"s{space.slots[s].value}", lambda a: str(extents[a]))
+    spelling = Spelling(
+        _places(value), lambda v: f"v{v}", lambda s: f"s{space.slots[s].value}", lambda a: str(extents[a])
+    )
     reads = [spelling.read(read) for read in value.reads]
     if value.op in COMMUTATIVE:
         reads.sort()
@@ -133,10 +135,8 @@ def _upwards(labels: Sequence[str], sketches: Sequence[_Sketch]) -> list[str]:
     return found
 
 
-def canonical_order(
-    values: Sequence[Value], outputs: Sequence[int], space: Space, unit: int
-) -> tuple[list[int], dict[int, Value]]:
-    """The order of all values, each once, inputs first, then constants, and the values with commuting operands sorted.
+def canonical_order(values: Sequence[Value], outputs: Sequence[int], space: Space, unit: int) -> dict[int, Value]:
+    """All values by number, in canonical order: inputs first, then constants. Commuting operands are sorted.
 
     `values` are in topological order and all reachable from `outputs`; each has axes of its own. `unit` is the axis
     whose extent of 1 is structure.
@@ -150,7 +150,6 @@ def canonical_order(
         sized, [_Sketch(v, lambda s: f"s{space.slots[s].value}", lambda a: str(space.extents[a])) for v in values]
     )
     rank = {v: i for i, v in enumerate(sorted(range(len(values)), key=lambda v: (alike[v], exact[v], v)))}
-    found: list[int] = []
     arranged: dict[int, Value] = {}
     place: dict[int, int] = {}
     for root in sorted(outputs, key=rank.__getitem__):
@@ -169,11 +168,10 @@ def canonical_order(
                 stack += reversed(list(dict.fromkeys(waiting)))
                 continue
             stack.pop()
-            place[number] = len(found)
-            found.append(number)
+            place[number] = len(place)
             arranged[number] = _commute(values[number], place, space, unit)
     kinds = {"input": 0, "const": 1}
-    return sorted(found, key=lambda v: kinds.get(values[v].op, 2)), arranged
+    return dict(sorted(arranged.items(), key=lambda item: kinds.get(item[1].op, 2)))
 
 
 def _commute(value: Value, place: Mapping[int, int], space: Space, unit: int) -> Value:

@@ -91,8 +91,10 @@ class _Placer:
     def _moves(self, name: str) -> bool:
         """Whether reads look through the node that makes a tensor (a concat is computed)."""
         node = self.producers.get(name)
-        return node is not None and node.op not in ("library", "concat") and (
-            node.op == "iota" or is_movement(node, self.graph.types)
+        return (
+            node is not None
+            and node.op not in ("library", "concat")
+            and (node.op == "iota" or is_movement(node, self.graph.types))
         )
 
     def _view_root(self, name: str) -> str:

@@ -6,22 +6,22 @@ pairwise differences and a mean broadcast along the other axis keep a map that i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .index import Renaming
 from .subgraph import AxisVar, Value, all_reads
 
 
-def unify(values: Sequence[Value], order: Sequence[int], extents: Sequence[int]) -> dict[int, Value]:
-    """The values named in `order`, over shared axes; each has axes of its own before.
+def unify(values: Mapping[int, Value], extents: Sequence[int]) -> dict[int, Value]:
+    """The values over shared axes; each has axes of its own before. The order of the mapping is that of decisions.
 
     Reads of values with more axes come first, then those of earlier readers: where merges conflict, the larger value
     stays local.
     """
-    classes = _Classes(values, order, len(extents))
+    classes = _Classes(values, len(extents))
     pairs: list[tuple[int, int, int]] = []
-    for number in order:
-        for read in all_reads(values[number]):
+    for value in values.values():
+        for read in all_reads(value):
             source = values[read.value]
             if source.op in ("input", "const"):
                 continue
@@ -32,17 +32,17 @@ def unify(values: Sequence[Value], order: Sequence[int], extents: Sequence[int])
     for _, ours, theirs in pairs:
         classes.merge(ours, theirs)
     renaming = Renaming(lambda a: AxisVar(classes.find(a)), classes.find)
-    return {v: renaming.whole(values[v]) for v in order}
+    return {number: renaming.whole(value) for number, value in values.items()}
 
 
 class _Classes:
     """Axes that are one, with the values that have each in their domain."""
 
-    def __init__(self, values: Sequence[Value], order: Sequence[int], count: int) -> None:
+    def __init__(self, values: Mapping[int, Value], count: int) -> None:
         self._parents = list(range(count))
         self._members: list[set[int]] = [set() for _ in range(count)]
-        for number in order:
-            for axis in values[number].domain:
+        for number, value in values.items():
+            for axis in value.domain:
                 self._members[axis].add(number)
 
     def find(self, axis: int) -> int:
