@@ -97,7 +97,7 @@ class Composer:
 
     def _follow(self, access: Access) -> None:
         """Takes `access` through movement as far as it goes."""
-        while access.tensor not in self._available and access.tensor not in self._of_tensor:
+        while access.tensor not in self._available:
             node = self._producers.get(access.tensor)
             if node is None or not is_movement(node, self._graph.types) or not self._movement.step(node, access):
                 return

@@ -32,7 +32,7 @@ class Canonical:
     """A component in canonical form and how it stands in its graph.
 
     inputs, outputs  a tensor's name for each of the subgraph's
-    views            (tensor, source) pairs of wanted tensors that have the bytes of another: an output, an available one
+    views            (tensor, source) pairs of wanted tensors with the bytes of another: an output, an available one
     nodes            those composed or computed
     """
 

@@ -132,11 +132,14 @@ class Space:
             if low >= 0 and high < step:
                 return self.floordiv(_build(coarse, constant // step), divisor // step)
         term = _build(rest, constant)
-        match term:
-            case FloorDiv(inner, other):
-                return self.floordiv(inner, other * divisor)
-            case Mod(inner, other) if other % divisor == 0:
-                return self.mod(self.floordiv(inner, divisor), other // divisor)
+        inner = [t for t, factor in rest.items() if factor == 1 and isinstance(t, FloorDiv)]
+        if len(inner) == 1:
+            # (a + x // m) // d is (m * a + x) // (m * d): one division, however many steps it was spelled in.
+            scale = inner[0].divisor
+            lifted = self.sum((scale, term), (-scale, inner[0]), (1, inner[0].term))
+            return self.floordiv(lifted, scale * divisor)
+        if isinstance(term, Mod) and term.divisor % divisor == 0:
+            return self.mod(self.floordiv(term.term, divisor), term.divisor // divisor)
         return FloorDiv(term, divisor)
 
     def mod(self, index: Index, divisor: int) -> Index:

@@ -1,4 +1,4 @@
-"""Other spellings of one graph: other names, another node order, commuting operands swapped; library operators cut in."""
+"""One graph spelled otherwise: names, node order, order of commuting operands; and with library operators cut in."""
 
 from __future__ import annotations
 
