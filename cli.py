@@ -22,6 +22,7 @@ VERBS = {
     "source": ".running",
     "report": ".tuning",
     "plans": ".plan_verbs",
+    "bench": ".bench",
     "doctor": ".doctor",
 }
 """Each verb and the module that holds its `command`; imported when asked for, so that `--help` is quick."""

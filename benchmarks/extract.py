@@ -2,30 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..graphs.ir import Graph, Node
+from ..graphs.partition import Component, Partition
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
 
 
-def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], name: str = "subgraph") -> Graph:
-    """The part of `graph` that computes `outputs` from `inputs`; other constants that it needs come along."""
-    producers, stop = graph.producers(), frozenset(inputs)
-    needed = _behind(outputs, stop, producers)
-    nodes = tuple(n for n in graph.nodes if any(o in needed for o in n.outputs))
+def alone(graph: Graph, component: Component) -> Partition:
+    """The component as a graph of its own: the part of `graph` that computes its outputs from its inputs."""
+    producers, stop = graph.producers(), frozenset(component.inputs)
+    needed = _behind(component.outputs, stop, {name: node.inputs for name, node in producers.items()})
+    nodes: tuple[Node, ...] = tuple(n for n in graph.nodes if any(o in needed and o not in stop for o in n.outputs))
     constants = {k: v for k, v in graph.constants.items() if k in needed and k not in stop}
-    types = {k: v for k, v in graph.types.items() if k in needed}
-    return Graph(name, tuple(inputs), tuple(outputs), nodes, types, constants, graph.opset)
+    types = {k: v for k, v in graph.types.items() if k in needed or k in stop}
+    part = Graph(graph.name, component.inputs, component.outputs, nodes, types, constants, graph.opset)
+    return Partition(part, (component,))
 
 
-def _behind(outputs: Iterable[str], stop: frozenset[str], producers: dict[str, Node]) -> set[str]:
+def exported(path: Path, component: Component, graph: Graph) -> bytes:
+    """The component as an ONNX model of exported operators; b"" when its tensors are not all tensors of the model, or
+    when it would need a library op or an input of the model that are not among its inputs."""
+    import onnx
+    from onnx import helper
+
+    model = onnx.load(path, load_external_data=False)
+    producers = {name: node for node in model.graph.node for name in node.output if name}
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    stop = frozenset(component.inputs)
+    known = {*producers, *weights, *(i.name for i in model.graph.input)}
+    needed = _behind(component.outputs, stop, {name: tuple(node.input) for name, node in producers.items()})
+    free = needed - stop - producers.keys() - weights.keys()
+    library = {name for node in graph.nodes if node.op == "library" for name in node.outputs}
+    if free or library & (needed - stop) or not {*component.inputs, *component.outputs} <= known:
+        return b""
+    nodes = _inside(model, needed - stop)
+    kept = [tensor for name, tensor in weights.items() if name in needed and name not in stop]
+    for tensor in kept:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+            tensor.ClearField("external_data")
+            tensor.data_location = onnx.TensorProto.DEFAULT
+
+    def info(name: str) -> onnx.ValueInfoProto:
+        kind = graph.types[name]
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind.dtype.numpy), kind.shape)
+
+    inputs, outputs = [info(n) for n in component.inputs], [info(n) for n in component.outputs]
+    graph = helper.make_graph(nodes, "subgraph", inputs, outputs, kept)
+    made = helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
+    return bytes(made.SerializeToString())
+
+
+def _inside(model: ModelProto, tensors: Collection[str]) -> list[NodeProto]:
+    return [node for node in model.graph.node if any(name in tensors for name in node.output)]
+
+
+def _behind(outputs: Sequence[str], stop: Collection[str], producers: Mapping[str, Sequence[str]]) -> set[str]:
     """Every tensor that `outputs` need, up to those in `stop`."""
     found: set[str] = set()
-    waiting = [*outputs, *stop]
+    waiting = list(outputs)
     while waiting:
         name = waiting.pop()
         if name in found:
             continue
         found.add(name)
-        if name in producers and name not in stop:
-            waiting += [i for i in producers[name].inputs if i]
+        if name not in stop:
+            waiting += [i for i in producers.get(name, ()) if i]
     return found

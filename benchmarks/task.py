@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from ..graphs.ir import Graph
-from ..graphs.subgraph import Subgraph
+from ..graphs.partition import Partition
 from ..search_space.plan import Plan
 from ..search_space.target import Target
 
@@ -19,23 +19,33 @@ class Task:
     """One computation in every form that a contestant may want.
 
     name       the contestant it is for
-    graph      as primitives, inputs and outputs in the order of `subgraph`'s
-    model      as ONNX made of the exported operators (their composite forms), same inputs and outputs
-    subgraph   in canonical form, with the `plan` to run it by (our own contestants)
+    partition  the computation as primitives and as steps of ours: one component, or None for the whole graph of `path`
+    plans      what our own contestants run the components by
+    model      as ONNX made of the exported operators (their composite forms), same inputs and outputs; b"" when the
+               subgraph cannot be cut out of the exported graph
+    path       the exported graph and `dims` its sizes, when the computation is all of it
     feeds      one array per input
     threads    how many a contestant may use
     cache      folder of compiled kernels
     """
 
     name: str
-    graph: Graph
+    partition: Partition | None
+    plans: tuple[Plan, ...]
     model: bytes
-    subgraph: Subgraph
-    plan: Plan | None
+    path: str
+    dims: tuple[tuple[str, int], ...]
     target: Target
     feeds: tuple[NDArray[Any], ...]
     threads: int
     cache: str
+
+    @property
+    def graph(self) -> Graph:
+        """The primitives of a subgraph. Raises ValueError for a whole graph, whose library ops no peer translates."""
+        if self.partition is None:
+            raise ValueError("it takes subgraphs only")
+        return self.partition.graph
 
 
 class Contestant(Protocol):

@@ -19,7 +19,12 @@ class Ort:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = task.threads
         options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(task.model, options, providers=["CPUExecutionProvider"])
+        if not (task.model or task.path):
+            raise ValueError("the subgraph cannot be cut out of the exported graph")
+        for name, size in task.dims:
+            options.add_free_dimension_override_by_name(name, size)
+        model = task.model or task.path
+        self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self.feeds = {i.name: a for i, a in zip(self.session.get_inputs(), task.feeds, strict=True)}
         self.binding = self.session.io_binding()
         for name, array in self.feeds.items():

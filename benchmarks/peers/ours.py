@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...graphs.partition import Component, Partition
+from ...graphs.partition import Component
 from ...kernels.build import build_plans
 from ...kernels.compile import BuildFailure
 from ...kernels.executor import compile_graph
-from ...kernels.launch import Launcher
+from ...kernels.launch import Bound, Launcher
 from ...kernels.team import build_runtime, shared_team
+from ...pipeline import read
 from ..task import Contestant, Task
 
 
@@ -22,33 +23,43 @@ class Ours:
     """Kernel times are launches of the bound plan, repeated in C; calls go through the executor, as a model's do."""
 
     def __init__(self, task: Task) -> None:
-        assert task.plan is not None
-        cache, sub = Path(task.cache), task.subgraph
-        runtime = build_runtime(cache)
-        [built] = build_plans([(sub, task.plan)], task.target, cache=cache, jobs=1)
-        if isinstance(runtime, BuildFailure) or isinstance(built, BuildFailure):
-            raise RuntimeError("the plan does not compile")
-        inputs = [array.reshape(sub.shape(v)) for array, v in zip(task.feeds, sub.inputs, strict=True)]
-        outputs = [np.empty(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
-        self.bound = Launcher(built, shared_team(runtime, task.threads)).bind(inputs, outputs)
-        component = Component(sub, task.graph.inputs, task.graph.outputs, (), 0)
-        alone = Partition(task.graph, (component,))
-        self.model = compile_graph(alone, [task.plan], task.target, cache=cache, jobs=1, threads=task.threads)
-        self.feeds = dict(zip(task.graph.inputs, task.feeds, strict=True))
-        self.names = task.graph.outputs
+        cache = Path(task.cache)
+        parted = task.partition or read(Path(task.path), dict(task.dims))[1]
+        self.model = compile_graph(parted, task.plans, task.target, cache=cache, jobs=1, threads=task.threads)
+        if self.model.stats().interpreted:
+            raise RuntimeError("a plan does not compile")
+        self.feeds = dict(zip(parted.graph.inputs, task.feeds, strict=True))
+        self.results = self.model(self.feeds)
+        self.bound = _bind(parted.components[0], task) if task.partition else None
 
     def outputs(self) -> list[NDArray[Any]]:
-        found = self.model(self.feeds)
-        return [found[name] for name in self.names]
+        return list(self.results.values())
 
     def kernel(self, times: int) -> float:
-        return self.bound.time(1, batch=times)[0] * 1e-9
+        if self.bound is not None:
+            return self.bound.time(1, batch=times)[0] * 1e-9
+        started = time.perf_counter()
+        for _ in range(times):
+            self.model(self.feeds, self.results)
+        return time.perf_counter() - started
 
     def call(self, times: int) -> float:
         started = time.perf_counter()
         for _ in range(times):
             self.model(self.feeds)
         return time.perf_counter() - started
+
+
+def _bind(component: Component, task: Task) -> Bound:
+    """The only component of a subgraph's task, bound to its arrays."""
+    cache, sub = Path(task.cache), component.subgraph
+    runtime = build_runtime(cache)
+    [built] = build_plans([(sub, task.plans[0])], task.target, cache=cache, jobs=1)
+    assert not isinstance(runtime, BuildFailure)
+    assert not isinstance(built, BuildFailure)
+    inputs = [array.reshape(sub.shape(v)) for array, v in zip(task.feeds, sub.inputs, strict=True)]
+    outputs = [np.empty(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
+    return Launcher(built, shared_team(runtime, task.threads)).bind(inputs, outputs)
 
 
 def prepare(task: Task) -> Contestant:
