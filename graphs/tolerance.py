@@ -21,7 +21,7 @@ class CheckResult:
     """The outcome of one comparison.
 
     ok          every compared element of every output lies within its bound, and not too many were left out
-    worst       largest error over its bound (infinite where an exact result differs, or NaN or infinity stand elsewhere)
+    worst       largest error over its bound (infinite where an exact result differs, or NaN or infinity is elsewhere)
     excluded    elements left out because a comparison, a cast to an integer or an ArgMax lies within error of flipping
     elements    elements of all outputs
     comparable  False when more than 0.1 % (and more than one) were left out: the inputs' doing, not the kernel's

@@ -104,7 +104,7 @@ def large_mean(decomposed: bool) -> Setup:
     else:
         one = {"scale": np.ones(257, f32), "bias": np.zeros(257, f32)}
         built = model({"x": x}, [("LayerNormalization", "x scale bias", "y", {"epsilon": 1e-5})], "y", one)
-    # A float32 mean is off by half a unit of 4096, 0.3 % of the deviation; cancelling squares would be off by all of it.
+    # A float32 mean is off by half a unit of 4096, 0.3 % of the deviation; cancelling squares would lose all of it.
     return Setup(built, {"x": x}, {"y": Want(want, 5e-3, 0.0)})
 
 
