@@ -272,7 +272,8 @@ class Database:
     def in_use(self, digests: Iterable[str], keys: Iterable[str]) -> tuple[list[Any], dict[tuple[str, str], bool]]:
         """For lookups: the undecoded row in use of every key with one of the digests, and the checks under some keys.
 
-        Rows have digest, key, id, pinned, status, origin, seconds, plan; checks are (key id, plan id) -> passed.
+        Rows have digest, key_id, key, id, pinned, status, origin, seconds and plan; checks are (key id, plan id) ->
+        passed.
         """
         with self.reading() as connection:
             if connection is None:

@@ -43,9 +43,11 @@ def as_url(place: str | Path | None) -> sa.URL:
         path = default_path() if place is None else Path(place).expanduser()
         return sa.URL.create("sqlite", database=str(path.absolute()))
     try:
-        return sa.make_url(place)
+        url = sa.make_url(place)
     except sa.exc.ArgumentError:
         raise DatabaseError("not a database URL; give a file name or a URL such as sqlite:///plans.db") from None
+    # the driver of the extra `postgresql`, not the one that SQLAlchemy would take
+    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
 
 
 def shown(url: sa.URL) -> str:

@@ -46,7 +46,7 @@ class Found:
     differs      fields in which the key of the row used differs from the wanted one; on a miss, those of the nearest
                  row, () when the database knows nothing of this structure
     source       key of that row; measurement: its number; seconds: the time measured under that key
-    needs_check  run the plan once against the reference before use, then tell `Database.record_check`
+    needs_check  run the plan once against the reference before use, then tell `remember_check`
     predicted    the plan was never measured
     """
 
@@ -72,17 +72,16 @@ class Found:
         return f"heuristic: the nearest plan (measurement {self.measurement}) differs in {', '.join(self.differs)}"
 
 
-@dataclass(frozen=True)
-class _Row:
-    """The plan in use of one key, not yet decoded."""
+def remember_check(db: Database, key: PlanKey, plan: Plan, passed: bool, message: str = "") -> None:
+    """`Database.record_check` for a run of a graph: where the database cannot be written, a warning, and the check is
+    made again next time.
+    """
+    from .engine import DatabaseError, DatabaseWarning
 
-    key: PlanKey
-    measurement: int
-    pinned: bool
-    status: str
-    origin: str
-    seconds: float | None
-    plan_text: Any
+    try:
+        db.record_check(key, plan, passed, message)
+    except DatabaseError as error:
+        warnings.warn(f"{error}; the check of a plan is not remembered", DatabaseWarning, stacklevel=2)
 
 
 def find(db: Database, key: PlanKey, adapt: Adapt) -> Found:
@@ -94,79 +93,91 @@ def find_all(db: Database, keys: Sequence[PlanKey], adapt: Adapt) -> list[Found]
     """The plan for each key, in order. Warns (DatabaseWarning) instead of failing."""
     from .engine import DatabaseError, DatabaseWarning
 
-    troubles: list[str] = []
+    names = [key_id(key) for key in keys]
     try:
-        rows, checks = _query(db, keys, troubles)
+        raw, checks = db.in_use({key.digest for key in keys}, names)
     except DatabaseError as error:
         warnings.warn(f"{error}; going on without stored plans", DatabaseWarning, stacklevel=2)
-        rows, checks = {}, {}
-    found = [_choose(key, rows.get(key.digest, ()), checks, adapt, troubles) for key in keys]
-    if troubles:
-        distinct = list(dict.fromkeys(troubles))
+        raw, checks = [], {}
+    rows: dict[str, list[Any]] = {}
+    for one in raw:
+        rows.setdefault(one.digest, []).append(one)
+    lookup = _Lookup(adapt, checks)
+    found = [lookup.find(key, name, rows.get(key.digest, ())) for key, name in zip(keys, names, strict=True)]
+    if lookup.troubles:
+        first = next(iter(lookup.troubles))
         warnings.warn(
-            f"{len(distinct)} damaged rows of {db.name} passed over (first: {distinct[0]})",
+            f"{len(lookup.troubles)} damaged rows of {db.name} passed over (first: {first})",
             DatabaseWarning,
             stacklevel=2,
         )
     return found
 
 
-def _query(
-    db: Database, keys: Sequence[PlanKey], troubles: list[str]
-) -> tuple[dict[str, list[_Row]], dict[tuple[str, str], bool]]:
-    """The rows in use of every key with one of the digests, by digest; and the checks made under the wanted keys."""
-    raw, checks = db.in_use({key.digest for key in keys}, map(key_id, keys))
-    found: dict[str, list[_Row]] = {}
-    for one in raw:
-        try:
-            key = read_key(one.key)
-        except CodecError as error:
-            troubles.append(f"key of measurement {one.id}: {error}")
-            continue
-        seconds = one.seconds if isinstance(one.seconds, float) else None
-        row = _Row(key, one.id, one.pinned is not None, one.status, str(one.origin), seconds, one.plan)
-        found.setdefault(one.digest, []).append(row)
-    return found, checks
+@dataclass(frozen=True)
+class _Row:
+    """The plan in use of one key, not yet decoded."""
+
+    key: PlanKey
+    pinned: bool
+    raw: Any
 
 
-def _choose(
-    key: PlanKey,
-    rows: Sequence[_Row],
-    checks: Mapping[tuple[str, str], bool],
-    adapt: Adapt,
-    troubles: list[str],
-) -> Found:
-    ranked = sorted(((_rank(key, row), row) for row in rows), key=lambda pair: pair[0])
-    name = key_id(key) if ranked else ""
-    for (tier, *_), row in ranked:
-        if tier >= len(_ORDER):
-            break
+class _Lookup:
+    """One call of `find_all`: what it decodes once, and the damage it meets."""
+
+    def __init__(self, adapt: Adapt, checks: Mapping[tuple[str, str], bool]) -> None:
+        self.adapt = adapt
+        self.checks = checks
+        self.checked = {name for name, _ in checks}
+        self.troubles: dict[str, None] = {}
+
+    def find(self, key: PlanKey, name: str, raw: Sequence[Any]) -> Found:
+        """The answer for one key from the rows of its digest. Other keys are decoded only when its own has no plan."""
+        own = [_Row(key, one.pinned is not None, one) for one in raw if one.key_id == name]
+        for row in own:
+            if (found := self._use(key, name, row, 0 if row.pinned else 1)) is not None:
+                return found
+        others = [self._decode(one) for one in raw if one.key_id != name]
+        ranked = sorted(((_rank(key, other), other) for other in others if other is not None), key=lambda pair: pair[0])
+        for (tier, *_), row in ranked:
+            if tier < len(_ORDER) and (found := self._use(key, name, row, tier)) is not None:
+                return found
+        nearest = next(iter([*own, *(row for _, row in ranked)]), None)
+        if nearest is None:
+            return Found(None, "heuristic")
+        return Found(None, "heuristic", differing_fields(key, nearest.key), nearest.key, nearest.raw.id)
+
+    def _decode(self, raw: Any) -> _Row | None:
         try:
-            plan = adapt(key, read_plan(row.plan_text), row.key)
+            return _Row(read_key(raw.key), raw.pinned is not None, raw)
         except CodecError as error:
-            troubles.append(f"plan of measurement {row.measurement}: {error}")
-            continue
+            self.troubles[f"key of measurement {raw.id}: {error}"] = None
+            return None
+
+    def _use(self, key: PlanKey, name: str, row: _Row, tier: int) -> Found | None:
+        """The plan of a row for `key`, or None when it is damaged, does not fit or failed its check."""
+        try:
+            plan = self.adapt(key, read_plan(row.raw.plan), row.key)
+        except CodecError as error:
+            self.troubles[f"plan of measurement {row.raw.id}: {error}"] = None
+            return None
         if plan is None:
-            continue
-        foreign = row.key != key or row.origin != ""
-        passed = checks.get((name, plan_id(plan))) if foreign or checks else None
+            return None
+        passed = self.checks.get((name, plan_id(plan))) if name in self.checked else None
         if passed is False:
-            continue
-        differs = differing_fields(key, row.key)
+            return None
+        seconds = row.raw.seconds
         return Found(
             plan,
             _ORDER[tier],
-            differs,
+            differing_fields(key, row.key),
             row.key,
-            row.measurement,
-            row.seconds,
-            needs_check=foreign and passed is None,
-            predicted=row.status == "predicted",
+            row.raw.id,
+            seconds if isinstance(seconds, float) else None,
+            needs_check=(tier > 1 or row.raw.origin != "") and passed is None,
+            predicted=row.raw.status == "predicted",
         )
-    if not ranked:
-        return Found(None, "heuristic")
-    nearest = ranked[0][1]
-    return Found(None, "heuristic", differing_fields(key, nearest.key), nearest.key, nearest.measurement)
 
 
 _USABLE = frozenset({"compiler", "generator", "alignment"})
@@ -178,9 +189,7 @@ def _rank(key: PlanKey, row: _Row) -> tuple[int, float, int, bool, int]:
     differs = set(differing_fields(key, row.key))
     distance = shape_distance(key.extents, row.key.extents)
     same_rules = key.precision == row.key.precision and key.aliasing == row.key.aliasing
-    if not differs:
-        tier = 0 if row.pinned else 1
-    elif differs <= _USABLE:
+    if differs <= _USABLE:
         tier = 2
     elif same_rules and key.target == row.key.target and math.isfinite(distance):
         tier = 3
@@ -188,7 +197,7 @@ def _rank(key: PlanKey, row: _Row) -> tuple[int, float, int, bool, int]:
         tier = 4
     else:
         tier = 5
-    return tier, distance, len(differs), row.status == "predicted", -row.measurement
+    return tier, distance, len(differs), row.raw.status == "predicted", -row.raw.id
 
 
 def shape_distance(a: tuple[int, ...], b: tuple[int, ...]) -> float:

@@ -26,8 +26,9 @@ MEASUREMENTS = sa.select(
 
 IN_USE = (
     sa.select(
-        _k.digest, _k.text.label("key"), _m.id, _c.pinned, _m.status, _m.origin, _m.seconds, _p.text.label("plan")
+        _k.digest, _k.id.label("key_id"), _k.text.label("key"), _m.id, _c.pinned, _m.status, _m.origin, _m.seconds
     )
+    .add_columns(_p.text.label("plan"))
     .select_from(schema.keys.join(schema.choices, _c.key == _k.id))
     .join(schema.measurements, _m.id == sa.func.coalesce(_c.pinned, _c.best))
     .join(schema.plans, _p.id == _m.plan)

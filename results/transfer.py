@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from ..graphs.digest import structural_digest
 from ..graphs.errors import InputError, VerifyError
 from ..graphs.subgraph import Subgraph
 from ..graphs.verify_subgraph import verify_subgraph
@@ -301,6 +302,8 @@ def _checked(row: Measurement | _Structure) -> Measurement | _Structure:
             verify_subgraph(row.subgraph)
         except VerifyError:
             raise codec.CodecError("inconsistent subgraph") from None
+        if structural_digest(row.subgraph) != digest:
+            raise codec.CodecError("inconsistent subgraph")
         return row
     target, key = row.key.target, row.key
     texts = (target.kind, target.name, target.arch, key.generator, row.run)

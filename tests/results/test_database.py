@@ -95,7 +95,7 @@ def test_names_of_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     Database.open(str(odd)).save_run(Run("r", "g"))
     assert odd.exists()
     assert Database.open(f"sqlite:///{tmp_path}/x.db").name == f"{tmp_path}/x.db"
-    assert "secret" not in Database.open("postgresql://me:secret@host/db").name
+    assert Database.open("postgresql://me:secret@host/db").name == "postgresql+psycopg://me:***@host/db"
     with pytest.raises(DatabaseError, match="not a database URL"):
         as_url("://")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stitchtune.graphs.digest import structural_digest
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.errors import InputError
 from stitchtune.graphs.subgraph import AxisVar, Read, Subgraph, Value
@@ -26,7 +27,7 @@ MakePlan = Callable[..., Plan]
 SUB = Subgraph(
     (Value("input", DType.F32, (0,)), Value("exp", DType.F32, (1,), reads=(Read(0, (AxisVar(1),)),))), (1,), (4, 4)
 )
-DIGEST = "ab" * 16
+DIGEST = structural_digest(SUB)
 
 
 @pytest.fixture
@@ -99,7 +100,8 @@ def test_hostile_rows_are_counted_by_reason(db: Database, tmp_path: Path, measur
     broken = row(good) | {"sum": "0" * 16}
     nan = json.dumps(row(good)).replace("0.001", "1e999")
     newer = row(good, plan__schema=2)
-    structure = json.loads(transfer._line("structure", transfer._Structure("ab" * 8, SUB)))
+    renamed = transfer._line("structure", transfer._Structure("ab" * 16, SUB))
+    structure = json.loads(transfer._line("structure", transfer._Structure(DIGEST, SUB)))
     structure["data"]["subgraph"]["outputs"] = [7]
     structure["sum"] = transfer._sum(transfer.codec.text_of(structure["data"]))
     file = write(
@@ -125,6 +127,7 @@ def test_hostile_rows_are_counted_by_reason(db: Database, tmp_path: Path, measur
         {"row": "code", "sum": transfer._sum('"import os"'), "data": "import os"},
         [],
         structure,
+        renamed,
         " " * (transfer.MAX_LINE + 10) + "{}",
         row(good),
     )
@@ -134,7 +137,7 @@ def test_hostile_rows_are_counted_by_reason(db: Database, tmp_path: Path, measur
         "odd name": 3,
         "checksum does not match": 1,
         "written by a newer version": 1,
-        "inconsistent subgraph": 1,
+        "inconsistent subgraph": 2,
         "too large": 1,
     }
     assert (result.added, [s.measurement.seconds for s in db.measurements()]) == (1, [1e-3])
