@@ -7,6 +7,7 @@ of the runtime. So calls from several threads do not share memory; they take tur
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ from .program import KernelStep, Program, PythonStep, make_program
 from .slot import Slot, Tables, lay_out
 
 Array = NDArray[Any]
+
+Visit = Callable[[int, list[Array]], None]
+"""Is shown the number of a component and its inputs."""
 
 
 def compile_graph(
@@ -80,6 +84,8 @@ class Executor:
         self._tables: Tables = lay_out(program)
         self._slots: list[Slot] = []
         self._free: list[Slot] = []
+        if program.library is not None:
+            weakref.finalize(self, program.library.close).atexit = False
         graph = program.graph
         self._feeds = tuple(
             (name, graph.types[name].shape, graph.types[name].dtype.numpy, self._tables.places(name))
@@ -104,23 +110,15 @@ class Executor:
         and writable. Inputs are read in place when they are C-contiguous; they may overlap `out`.
         Raises InputError when arrays do not fit, LibraryError when a library op is missing or fails.
         """
-        try:
-            slot = self._free.pop()
-        except IndexError:
-            slot = self._new_slot()
-        try:
-            return self._run(slot, feeds, out, None)
-        finally:
-            self._free.append(slot)
+        return self._with_slot(feeds, out, None)
 
-    def record(self, feeds: Mapping[str, Any], visit: Callable[[int, list[Array]], None]) -> dict[str, Array]:
+    def record(self, feeds: Mapping[str, Any], visit: Visit) -> dict[str, Array]:
         """Runs the graph step by step and shows `visit` the inputs of each component, by its number, before it runs.
 
         The arrays have the shapes of the subgraph's inputs. They are views of memory that the next steps overwrite:
         `visit` copies what it keeps.
         """
-        slot = self._new_slot()
-        return self._run(slot, feeds, None, visit)
+        return self._with_slot(feeds, None, visit)
 
     def stats(self) -> Stats:
         """Sizes, and counts over all runs so far (those under way in other threads partly)."""
@@ -137,6 +135,18 @@ class Executor:
             threads=self._program.team.threads if self._program.team else 1,
         )
 
+    def _with_slot(
+        self, feeds: Mapping[str, Any], out: Mapping[str, Array] | None, visit: Visit | None
+    ) -> dict[str, Array]:
+        try:
+            slot = self._free.pop()
+        except IndexError:
+            slot = self._new_slot()
+        try:
+            return self._run(slot, feeds, out, visit)
+        finally:
+            self._free.append(slot)
+
     def _new_slot(self) -> Slot:
         if self._program.missing:
             raise LibraryError(self._program.missing)
@@ -145,11 +155,7 @@ class Executor:
         return slot
 
     def _run(
-        self,
-        slot: Slot,
-        feeds: Mapping[str, Any],
-        out: Mapping[str, Array] | None,
-        visit: Callable[[int, list[Array]], None] | None,
+        self, slot: Slot, feeds: Mapping[str, Any], out: Mapping[str, Array] | None, visit: Visit | None
     ) -> dict[str, Array]:
         table = slot.table
         held = []

@@ -18,8 +18,11 @@ from .compile import BuildFailure, compile_units, find_compiler
 
 RUNTIME = Path(__file__).parent / "runtime"
 
-SPIN_NS = 50_000
-"""How long a waiting thread spins before it sleeps; benchmarks/alternate.py shows what it costs a neighbour."""
+BUSY_NS = 500_000
+"""How long a thread waits for others within a run before it sleeps."""
+
+IDLE_NS = 50_000
+"""How long the workers wait for the next run before they sleep."""
 
 
 class Record(ctypes.Structure):
@@ -42,15 +45,16 @@ Counts = ctypes.c_int64 * 2
 class Team:
     """Worker threads that run kernels together; the calling thread is thread 0.
 
-    Threads start at the first launch that is wide. `spin_ns` bounds the spinning of every wait.
+    Threads start at the first launch that is wide. A wait within a run sleeps after `busy_ns`, one after it after
+    `idle_ns`.
     """
 
-    def __init__(self, library: ctypes.CDLL, threads: int, spin_ns: int = SPIN_NS) -> None:
+    def __init__(self, library: ctypes.CDLL, threads: int, busy_ns: int = BUSY_NS, idle_ns: int = IDLE_NS) -> None:
         if threads < 1:
             raise ValueError(f"a team has at least one thread, not {threads}")
         self.threads = threads
         self.library = library
-        self.handle: int | None = library.st_create(threads, spin_ns)
+        self.handle: int | None = library.st_create(threads, busy_ns, idle_ns)
         if not self.handle:
             raise MemoryError("no memory for a thread team")
         self._run = library.st_run
@@ -58,14 +62,9 @@ class Team:
         # At exit the process ends the threads; a kernel may still be running in a daemon thread.
         self._finalizer.atexit = False
 
-    def run(
-        self, records: ctypes.Array[Record], *, linger: bool = True, counts: ctypes.Array[ctypes.c_int64] | None = None
-    ) -> None:
-        """Runs the records in order and adds what was executed to `counts`.
-
-        `linger` False: the processors are wanted for something else right after.
-        """
-        error = self._run(self.handle, records, len(records), linger, counts or Counts())
+    def run(self, records: ctypes.Array[Record], counts: ctypes.Array[ctypes.c_int64] | None = None) -> None:
+        """Runs the records in order and adds what was executed to `counts`."""
+        error = self._run(self.handle, records, len(records), counts or Counts())
         if error:
             raise OSError(error, os.strerror(error))
 
@@ -149,9 +148,9 @@ def load_runtime(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     pointer, text, word, half = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "st_create": (pointer, [half, word]),
+        "st_create": (pointer, [half, word, word]),
         "st_destroy": (None, [pointer]),
-        "st_run": (half, [pointer, pointer, word, half, pointer]),
+        "st_run": (half, [pointer, pointer, word, pointer]),
         "st_time": (word, [pointer, pointer, word, word, word, pointer, word, word, pointer]),
         "st_library_open": (text, [text]),
         "st_session_create": (pointer, [text, word, pointer, word, word, word, text, word]),

@@ -152,10 +152,10 @@ template <class T> ST_INLINE bool st_before_argmin_last(T a, int64_t i, T b, int
 ST_FLOAT(float, f)
 ST_FLOAT(double, )
 
-// The rounding error of a + b, exact (Knuth's TwoSum).
+// The rounding error of a + b, exact (Knuth's TwoSum); 0 where the sum is infinite or NaN.
 ST_INLINE float st_sum_error(float a, float b) {
-  float s = a + b, c = s - a;
-  return (a - (s - c)) + (b - c);
+  float s = a + b, c = s - a, error = (a - (s - c)) + (b - c);
+  return error == error ? error : 0.0f;
 }
 
 // --- folding lanes: halves are combined lane by lane until one is left

@@ -1,8 +1,8 @@
-// The thread team of one process: fork and join around kernels, barriers inside them, both by bounded spinning, then sleep.
+// The thread team of one process: fork and join around kernels, barriers inside them.
 //
-// A spinning thread reacts in about 0.1 us, a sleeping one in 5 to 50 us; but a thread that spins for ever takes its processor
-// from whoever else works in this process. So each wait spins for a bounded time, and a run may ask that the workers
-// do not linger at all.
+// A spinning thread reacts in about 0.1 us, a sleeping one in 5 to 120 us; but a thread that spins for ever takes its
+// processor from others. So every wait goes through three stages: spin; then look and yield in turns, which costs nobody else
+// anything; then sleep.
 #include "team.h"
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <linux/futex.h>
 #include <new>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,6 +44,9 @@ void wake_all(Word &word) {
     syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// How long to wait without yielding, in nanoseconds.
+constexpr int64_t kSpin = 20000;
+
 // A word that threads wait on. The seq_cst order of `word` and `sleepers` makes a lost wake-up impossible: either the
 // sleeper sees the new value, or the writer sees the sleeper.
 struct alignas(64) Gate {
@@ -54,18 +58,23 @@ struct alignas(64) Gate {
         if (sleepers.load() != 0) wake_all(word);
     }
 
-    // Returns when the word is no longer `value`. Spins while `linger` is set and at most `spin_ns`.
-    void wait(uint32_t value, int64_t spin_ns, const std::atomic<int32_t> *linger) {
-        if (word.load(std::memory_order_acquire) != value) return;
-        int64_t until = 0;
-        while (linger == nullptr || linger->load(std::memory_order_relaxed) != 0) {
+    // Returns when the word is no longer `value`. Sleeps after `busy_ns` while `active` is set, `idle_ns` after it was not.
+    void wait(uint32_t value, const std::atomic<int32_t> &active, int64_t busy_ns, int64_t idle_ns) {
+        int64_t begin = 0, idle = 0;
+        for (;;) {
             for (int i = 0; i < 32; i++) {
                 if (word.load(std::memory_order_acquire) != value) return;
                 relax();
             }
             int64_t now = now_ns();
-            if (until == 0) until = now + spin_ns;
-            if (now >= until) break;
+            if (begin == 0) begin = now;
+            if (active.load(std::memory_order_relaxed) != 0) {
+                idle = 0;
+            } else if (idle == 0) {
+                idle = now;
+            }
+            if (idle == 0 ? now - begin >= busy_ns : now - idle >= idle_ns) break;
+            if (now - begin >= kSpin) sched_yield();
         }
         sleepers.fetch_add(1);
         while (word.load() == value) sleep_while(word, value);
@@ -107,14 +116,15 @@ struct Worker {
 
 struct Team : st_team {
     int32_t threads;
-    int64_t spin_ns;
+    int64_t busy_ns;
+    int64_t idle_ns;
     Worker *workers = nullptr;
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     bool started = false;
     bool ending = false;
     uint32_t epoch = 0;
     const st_record *record = nullptr;
-    std::atomic<int32_t> linger{1};
+    std::atomic<int32_t> active{0};  // a run is under way
     int64_t barriers = 0;  // of the running launch, by thread 0
     Gate start;    // generation of the launch
     Gate done;     // generation of the last launch that every worker has finished
@@ -132,7 +142,7 @@ void barrier(st_team *base, int32_t thread) {
         team->arrived.store(0, std::memory_order_relaxed);
         team->release.open(generation + 1);
     } else {
-        team->release.wait(generation, team->spin_ns, nullptr);
+        team->release.wait(generation, team->active, team->busy_ns, team->idle_ns);
     }
 }
 
@@ -147,7 +157,7 @@ void *work(void *argument) {
     Worker *self = static_cast<Worker *>(argument);
     Team *team = self->team;
     for (uint32_t generation = 0;; generation++) {
-        team->start.wait(generation, team->spin_ns, &team->linger);
+        team->start.wait(generation, team->active, team->busy_ns, team->idle_ns);
         if (team->ending) return nullptr;
         const st_record *record = team->record;
         record->kernel(record->buffers, record->args, self->block.data, self->thread, team->threads, team);
@@ -170,6 +180,7 @@ void reset(Team *team) {
     }
     team->running.store(0);
     team->arrived.store(0);
+    team->active.store(0);
     team->started = false;
 }
 
@@ -218,7 +229,7 @@ int32_t run_wide(Team *team, const st_record *record) {
     team->running.store(team->threads - 1, std::memory_order_relaxed);
     if (team->threads > 1) team->start.open(generation + 1);
     record->kernel(record->buffers, record->args, own_block.data, 0, team->threads, team);
-    if (team->threads > 1) team->done.wait(generation, team->spin_ns, nullptr);
+    if (team->threads > 1) team->done.wait(generation, team->active, team->busy_ns, team->idle_ns);
     return 0;
 }
 
@@ -264,7 +275,7 @@ void touch(void *const *buffers, const int64_t *args, char *, int32_t thread, in
 
 extern "C" {
 
-st_team *st_create(int32_t threads, int64_t spin_ns) {
+st_team *st_create(int32_t threads, int64_t busy_ns, int64_t idle_ns) {
     pthread_once(&fork_once, [] { pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); }); });
     Team *team = new (std::nothrow) Team;
     Worker *workers = new (std::nothrow) Worker[threads];
@@ -275,7 +286,8 @@ st_team *st_create(int32_t threads, int64_t spin_ns) {
     }
     team->barrier = barrier;
     team->threads = threads;
-    team->spin_ns = spin_ns;
+    team->busy_ns = busy_ns;
+    team->idle_ns = idle_ns;
     team->epoch = forks.load();
     team->workers = workers;
     for (int32_t i = 0; i < threads - 1; i++) {
@@ -293,14 +305,14 @@ void st_destroy(st_team *base) {
     delete team;
 }
 
-int32_t st_run(st_team *base, const st_record *records, int64_t count, int32_t linger, int64_t *counts) {
+int32_t st_run(st_team *base, const st_record *records, int64_t count, int64_t *counts) {
     Team *team = static_cast<Team *>(base);
     if (!any_wide(records, count)) return run(team, records, count, counts);
     recover(team);
     pthread_mutex_lock(&team->lock);
-    team->linger.store(1, std::memory_order_relaxed);
+    team->active.store(1, std::memory_order_relaxed);
     int32_t error = run(team, records, count, counts);
-    team->linger.store(linger, std::memory_order_relaxed);
+    team->active.store(0, std::memory_order_relaxed);
     pthread_mutex_unlock(&team->lock);
     return error;
 }
@@ -310,7 +322,7 @@ int64_t st_time(st_team *base, const st_record *records, int64_t count, int64_t 
     Team *team = static_cast<Team *>(base);
     recover(team);
     pthread_mutex_lock(&team->lock);
-    team->linger.store(1, std::memory_order_relaxed);
+    team->active.store(1, std::memory_order_relaxed);
     void *buffers[] = {evict};
     st_record eviction = {touch, buffers, &evict_bytes, 0, 1, 0};
     int64_t taken = 0, total = 0, counts[2] = {0, 0};
@@ -322,6 +334,7 @@ int64_t st_time(st_team *base, const st_record *records, int64_t count, int64_t 
         ns[taken] = now_ns() - begin;
         total += ns[taken++];
     }
+    team->active.store(0, std::memory_order_relaxed);
     pthread_mutex_unlock(&team->lock);
     return error != 0 ? -error : taken;
 }

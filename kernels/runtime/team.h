@@ -24,18 +24,17 @@ struct st_record {
     int32_t counted;
 };
 
-// A team of `threads` (the caller of a run is thread 0, workers start at the first wide launch). A thread that waits
-// spins for at most `spin_ns`, then sleeps. Null when out of memory.
-st_team *st_create(int32_t threads, int64_t spin_ns);
+// A team of `threads` (the caller of a run is thread 0, workers start at the first wide launch). A thread that waits for
+// others sleeps after `busy_ns` within a run and `idle_ns` after one. Null when out of memory.
+st_team *st_create(int32_t threads, int64_t busy_ns, int64_t idle_ns);
 
 // Ends the workers and frees the team. Nobody may be running on it.
 void st_destroy(st_team *team);
 
-// Runs the records one after the other; each starts when the one before is done on every thread. `linger` 0 sends the
-// workers to sleep right after the last one (the caller is about to use the processors for something else). Adds the launches
-// and barriers of counted records to counts[0] and counts[1]. Returns 0, or an errno (ENOMEM, EAGAIN: no block memory, no
+// Runs the records one after the other; each starts when the one before is done on every thread. Adds the launches and
+// barriers of counted records to counts[0] and counts[1]. Returns 0, or an errno (ENOMEM, EAGAIN: no block memory, no
 // threads) with some of the records not run. Callers take turns.
-int32_t st_run(st_team *team, const st_record *records, int64_t count, int32_t linger, int64_t *counts);
+int32_t st_run(st_team *team, const st_record *records, int64_t count, int64_t *counts);
 
 // Times the records: `repeats` samples of `batch` runs each, nanoseconds per sample into `ns`. When `evict` is not null, its
 // `evict_bytes` are written by all threads before each sample, outside the timed part. Stops early once the samples add up

@@ -68,9 +68,10 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "k.so"))
 
 
-@pytest.fixture(params=[1, 2, 5])
+@pytest.fixture(params=[(1, 50_000), (2, 50_000), (5, 50_000), (3, 0)])
 def team(runtime: ctypes.CDLL, request: pytest.FixtureRequest) -> Iterator[Team]:
-    made = Team(runtime, request.param, spin_ns=20_000)
+    threads, wait = request.param
+    made = Team(runtime, threads, busy_ns=wait, idle_ns=wait)
     yield made
     made.close()
 
@@ -129,8 +130,8 @@ def test_only_counted_records_count(team: Team, kernels: ctypes.CDLL) -> None:
 def test_sleeping_workers_wake_up(team: Team, kernels: ctypes.CDLL) -> None:
     launch = Launch(kernels.mark, 15, 0)
     items = records([launch.record])
-    for linger in (True, False, True):
-        team.run(items, linger=linger)
+    for _ in range(3):
+        team.run(items)
         time.sleep(0.005)
     assert launch.data[0] == 3
     assert launch.data[3 * (team.threads - 1)] == 3
