@@ -117,7 +117,7 @@ def literal(value: Literal) -> str:
         if math.isnan(number):
             return f'__builtin_nan{suffix}("")'
         if math.isinf(number):
-            return f"{'-' if number < 0 else ''}__builtin_inf{suffix}()"
+            return f"(-__builtin_inf{suffix}())" if number < 0 else f"__builtin_inf{suffix}()"
         text = float(number)
         plain = repr(text)
         if dtype is DType.F64 or len(plain) < 10:

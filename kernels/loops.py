@@ -50,10 +50,15 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """`op` of primitives.py on `operands`, or one of these: select (condition, a, b); round_f16 and round_bf16 (a
-    float32 to the nearest number of that type); before_argmax_first and its like (value, index, value, index: the first
-    pair wins); sum_error (what adding two floats loses, exactly); index arithmetic that never overflows: plus, minus, times, quotient and rest (of numbers >= 0), floordiv and
-    remainder (divisor > 0)."""
+    """`op` of primitives.py on `operands`, or one of these:
+
+    select                    (condition, a, b)
+    round_f16, round_bf16     a float32 to the nearest number of that type
+    sum_error                 what adding two floats loses, exactly; 0 where the sum is not finite
+    before_argmax_first, ...  (value, index, value, index): the first pair wins; argmin, last
+    plus minus times          index arithmetic, which never overflows
+    quotient rest             of numbers >= 0; floordiv and remainder of any by a positive one
+    """
 
     op: str
     dtype: DType

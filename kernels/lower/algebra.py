@@ -1,7 +1,7 @@
 """What a reduction carries: its accumulator's components, their identity, how two are merged, how one ends.
 
-Sums, products and extrema carry one component; a float32 sum of very many terms carries a second one, the rounding
-errors of the first (Kahan and Babuska's compensated summation, by Knuth's TwoSum), since a plain one loses digits.
+Sums, products and extrema carry one component; a float32 sum of very many terms carries a second one, what the last
+addition lost and the next one adds (Kahan's compensated summation, by Knuth's TwoSum), since a plain one loses digits.
 argmax and argmin carry the value and its index; NaN comes before everything, among equals the first index wins (the
 last with `select_last`), and an index that no element has marks an accumulator that saw nothing.
 """
@@ -61,9 +61,9 @@ class Algebra:
         if len(self.dtypes) == 1:
             return (Apply(_BINARY[self.op], self.dtypes[0], (a[0], b[0])),)
         if self.op == "sum":
-            error = Apply("sum_error", DType.F32, (a[0], b[0]))
-            rest = a[1] if b[1] == _ZERO else Apply("add", DType.F32, (a[1], b[1]))
-            return Apply("add", DType.F32, (a[0], b[0])), Apply("add", DType.F32, (rest, error))
+            lost = a[1] if b[1] == _ZERO else Apply("add", DType.F32, (a[1], b[1]))
+            term = Apply("add", DType.F32, (b[0], lost))
+            return Apply("add", DType.F32, (a[0], term)), Apply("sum_error", DType.F32, (a[0], term))
         order = f"{self.op}_{'last' if self.last else 'first'}"
         better = Apply(f"before_{order}", DType.BOOL, (b[0], b[1], a[0], a[1]))
         return tuple(Apply("select", t, (better, y, x)) for t, x, y in zip(self.dtypes, a, b, strict=True))
@@ -73,10 +73,7 @@ class Algebra:
         if len(self.dtypes) == 1:
             return components[0]
         if self.op == "sum":
-            # where the sum became infinite or NaN the error is NaN, and means nothing
-            whole = Apply("add", DType.F32, components)
-            lost = Apply("isnan", DType.BOOL, (components[1],))
-            return Apply("select", DType.F32, (lost, components[0], whole))
+            return Apply("add", DType.F32, components)
         index = components[1]
         seen = Apply("max", index.dtype, (index, Literal(0, index.dtype)))
         least = Literal(_limit(index.dtype), index.dtype)

@@ -68,6 +68,8 @@ class Context:
     """The array outside block memory that holds a value: its output buffer or its scratch array."""
     splits: dict[int, Split] = field(default_factory=dict)
     algebras: dict[int, Algebra] = field(default_factory=dict)
+    finished: set[int] = field(default_factory=set)
+    """Values that the stages lowered so far have computed."""
 
     def __post_init__(self) -> None:
         self.places = {(e.value, e.consumer): e.place for e in self.plan.edges}

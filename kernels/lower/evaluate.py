@@ -41,6 +41,7 @@ class Evaluator:
         self.nest = nest
         self.blocks = blocks
         self.results: dict[int, Expr] = {}
+        self.unrounded: dict[tuple[Expr, DType], Expr] = {}
         self._seen: dict[tuple[int, tuple[Expr, ...], Expr | None], Expr] = {}
 
     # --- values
@@ -87,25 +88,36 @@ class Evaluator:
         """`expr` as an element of `dtype` when every low-precision edge rounds."""
         if not self.ctx.strict or not dtype.is_low_precision:
             return expr
-        return self.nest.bind(Apply(f"round_{dtype.value}", DType.F32, (expr,)))
+        return self._round(expr, dtype)
+
+    def _round(self, expr: Expr, dtype: DType) -> Expr:
+        rounded = self.nest.bind(Apply(f"round_{dtype.value}", DType.F32, (expr,)))
+        self.unrounded[rounded, dtype] = expr
+        return rounded
+
+    def stored_form(self, expr: Expr, dtype: DType) -> Expr:
+        """What to store for `expr` in an array of `dtype`: stores round, so a rounding right before one is left out."""
+        return self.unrounded.get((expr, dtype), expr)
 
     def cast(self, expr: Expr, dtype: DType) -> Expr:
         kind = computing(dtype)
         if expr.dtype is not kind:
             expr = self.nest.bind(Apply("cast", kind, (expr,)))
         if dtype.is_low_precision:
-            expr = self.nest.bind(Apply(f"round_{dtype.value}", DType.F32, (expr,)))
+            expr = self._round(expr, dtype)
         return expr
 
     def _piecewise(self, value: int, env: Env, mask: Expr | None) -> Expr:
         v = self.ctx.value(value)
         pieces: list[tuple[Expr | None, Expr]] = []
-        for k, read in enumerate(v.reads):
+        # aliased pieces are in the storage already; whoever stores the others leaves them alone
+        reads = [r for r in v.reads if self.ctx.places.get((r.value, value)) != "alias"]
+        for k, read in enumerate(reads):
             condition = self.bounds(read.where, value, env, mask)
             if condition is False:
                 continue
             guard = None if condition is True else condition
-            if guard is None or k == len(v.reads) - 1:
+            if guard is None or k == len(reads) - 1:
                 # the last piece needs no test of its own, but must not load where it is not valid
                 pieces.append((None, self._valid(value, read, env, self.both(mask, guard))))
                 break
@@ -154,7 +166,11 @@ class Evaluator:
             case "block":
                 array, offset = self.blocks.load(read.value, positions, self.nest)
                 return self.load(array, offset, u.dtype, mask)
-            case _:
+            case "alias":
+                raise LoweringError(f"value {read.value} is stored in {reader}, which is evaluated elsewhere")
+            case "global":
+                if read.value not in self.ctx.finished:
+                    raise LoweringError(f"value {read.value} is read from global memory before it is there")
                 return self.stored(read.value, positions, mask)
 
     def stored(self, value: int, positions: Sequence[Expr], mask: Expr | None) -> Expr:

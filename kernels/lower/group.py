@@ -75,6 +75,7 @@ def lower_group(ctx: Context, group: Group) -> LoweredGroup:
     for k, stage in enumerate(group.stages):
         memory.stage = k
         body += lower_stage(state, stage)
+        ctx.finished |= {*stage.values, *stage.combine}
     arrays, block_bytes = memory.place()
     tasks: Expr = number(1)
     for count in counts:

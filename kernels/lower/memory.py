@@ -44,9 +44,9 @@ class Memory(Blocks):
         return name, self.layouts[name].offset([local[a] for a in self.ctx.value(value).axes])
 
     def load(self, value: int, positions: Sequence[Expr], nest: Nest) -> tuple[str, Expr]:
-        if value not in self.values:
+        name = self.values.get(value, "")
+        if not name or self.spans[name][0] == self.stage:
             raise LoweringError(f"value {value} is read from block memory before it is there")
-        name = self.values[value]
         self._touch(name)
         local = [
             nest.local[a] if a in nest.local and p == nest.position[a] else sub(p, self.axes[a].start)

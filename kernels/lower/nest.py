@@ -181,7 +181,7 @@ class Nest:
         return (For(start, number(0), trip, pieces, step=self.chunk),)
 
     def _innermost(self, local: Local, start: Expr, trip: Expr, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """`trip` iterations of the innermost loop from `start` on: whole strips of lanes, the rest in the first lanes."""
+        """`trip` iterations of the innermost loop from `start` on: whole strips of lanes, then the rest."""
         if not self.lanes:
             unroll = self.unroll.get(self.order[-1], 1)
             return (For(local, start, add(start, trip), body, simd=self.simd, unroll=unroll),)

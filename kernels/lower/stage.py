@@ -8,7 +8,9 @@ from ...graphs.dtypes import DType
 from ...search_space.plan import Group, Stage
 from ..loops import Apply, Assign, Declare, Expr, For, If, Let, Literal, Load, Local, Stmt, Store, Stream
 from .algebra import Algebra
+from .alias import alias_stores, aliased_reads, invert
 from .context import Context
+from .coupled import CouplingError, match
 from .errors import LoweringError
 from .evaluate import Evaluator
 from .integers import Range, add, mul, number
@@ -77,7 +79,7 @@ class _StageLowering:
             raise LoweringError(f"{lanes} lanes are no power of two")
         size = self.state.axes[self.stage.vector].size
         if isinstance(size, Literal):
-            while lanes // 2 >= max(1, int(size.value)):
+            while lanes > max(1, int(size.value)):
                 lanes //= 2
         return lanes
 
@@ -93,16 +95,37 @@ class _StageLowering:
         )
 
     def run(self) -> tuple[Stmt, ...]:
+        pairs = self._pairs()
         for v in sorted({*self.stage.values, *self.stage.combine}):
             if v in self.stage.combine:
                 self._combine(v)
+            elif v in pairs:
+                self._pair(v, pairs[v])
+            elif v in pairs.values():
+                continue  # done beside its partner
             elif self.ctx.value(v).reduce:
                 self._reduce(v)
             else:
-                value = self.ev.own(v)
-                self.ev.results[v] = value
-                self._keep(v, value, self._home(v, value), self.nest.local)
+                self._elementwise(v)
         return self.nest.assemble()
+
+    def _elementwise(self, v: int) -> None:
+        aliased = aliased_reads(self.ctx, v)
+        if aliased and len(aliased) == len(self.ctx.value(v).reads):
+            return  # whoever computes the pieces stores them
+        value = self.ev.own(v)
+        home = self._home(v, value)
+        if not aliased:
+            self.ev.results[v] = value
+            self._keep(v, value, home, self.nest.local)
+            return
+        env = {a: self.nest.position[a] for a in self.ctx.value(v).axes}
+        rest = tuple(invert(self.nest, self.ev.bounds(r.where, v, env, None)) for r in aliased)
+        array, offset = self.ctx.stored[v], self.ctx.layouts[self.ctx.stored[v]].offset(list(env.values()))
+        store: Stmt = Store(array, offset, self.ev.stored_form(value, self.ctx.value(v).dtype))
+        for condition in rest:
+            store = If(condition, (store,))
+        self._guarded(v, self._home(v, value, *rest), (store,))
 
     def _home(self, v: int, *values: Expr) -> Location:
         where = Location(self.nest.depth(self.ctx.value(v).axes))
@@ -128,9 +151,32 @@ class _StageLowering:
 
         accumulate(self.ev, v, alg, self.state.memory.private, sink)
 
+    def _pairs(self) -> dict[int, int]:
+        """Reductions of this stage that run in one pass with another one: the first to the second."""
+        pairs: dict[int, int] = {}
+        for v in self.stage.values:
+            first = self.ctx.plan.reduction(v).coupled
+            if first >= 0:
+                if first not in self.stage.values or first in pairs or {v, first} & self.ctx.splits.keys():
+                    raise CouplingError(f"reductions {first} and {v} are not accumulated whole in one stage")
+                pairs[first] = v
+        return pairs
+
+    def _pair(self, first: int, second: int) -> None:
+        alg = match(self.ctx.sub, first, second)
+
+        def sink(where: Location, final: Components, local: dict[int, Expr]) -> None:
+            for v, result in zip((first, second), alg.results(final), strict=True):
+                self._settle(v, result, where, local)
+
+        accumulate(self.ev, first, alg, self.state.memory.private, sink)
+
     def _finish(self, v: int, alg: Algebra, final: Components, where: Location, local: dict[int, Expr]) -> None:
+        self._settle(v, alg.finish(final), where, local)
+
+    def _settle(self, v: int, result: Expr, where: Location, local: dict[int, Expr]) -> None:
+        """Names a finished reduction for the rest of the stage, and stores it."""
         value = self.ctx.value(v)
-        result = alg.finish(final)
         result = self.ev.rounded(self.nest.bind(result), value.dtype)
         if local is self.nest.local:
             self.ev.results[v] = result
@@ -228,9 +274,14 @@ class _StageLowering:
 
     def _keep(self, v: int, value: Expr, where: Location, local: dict[int, Expr]) -> None:
         """Stores a finished value wherever the plan keeps it."""
+        value = self.ev.stored_form(value, self.ctx.value(v).dtype)
         if self.ctx.has_place(v, "block"):
             name, offset = self.state.memory.store(v, local)
             self.nest.put(where, Store(name, offset, value))
+        for consumer in self.ctx.consumers[v]:
+            if self.ctx.places.get((v, consumer)) == "alias":
+                at = {a: add(self.state.axes[a].start, local[a]) for a in self.ctx.value(v).axes}
+                self._guarded(v, where, alias_stores(self.ctx, v, consumer, value, at))
         if v in self.ctx.stored:
             position = [add(self.state.axes[a].start, local[a]) for a in self.ctx.value(v).axes]
             array = self.ctx.stored[v]

@@ -20,7 +20,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
 
 
 def run_built(built: BuiltPlan, inputs: list[NDArray[Any]], threads: int = 1) -> list[NDArray[Any]]:
-    """The plan's outputs. More than one thread runs each kernel's threads in turn: only for kernels without barriers."""
+    """The plan's outputs. With more threads, those of a kernel without barriers run in turn; others have one."""
     library = ctypes.CDLL(str(built.library))
     sub = built.sub
     outputs = [aligned(sub.bytes(v)).view(sub.values[v].dtype.numpy).reshape(sub.shape(v)) for v in sub.outputs]
