@@ -14,7 +14,7 @@ from stitchtune.graphs.verify_subgraph import verify_subgraph
 
 from tests.compare import Want, assert_agree
 from tests.coverage import EVERY_PRIMITIVE, coverage
-from tests.graphs.test_cases_reference import run_partition
+from tests.graphs.partitioned import run_partition
 from tests.guards import COMPUTING, focus_of
 from tests.random_graphs import random_feeds, random_graph
 from tests.random_subgraphs import random_subgraph
@@ -27,12 +27,13 @@ def test_one_meaning_before_and_after_the_canonical_form(seed: int, special: boo
     verify_graph(graph)
     feeds = random_feeds(graph, seed, special)
     simple = simplify(graph)
-    for step in partition(simple).steps:
+    parts = partition(simple)
+    for step in parts.steps:
         if isinstance(step, Component):
             verify_subgraph(step.subgraph)
     # What passes through memory between two subgraphs is rounded to float32.
     wanted = {name: Want(value, 1e-5, 1e-6) for name, value in run_graph(graph, feeds).items()}
-    assert_agree(run_partition(simple, dict(feeds)), wanted)
+    assert_agree(run_partition(parts, feeds), wanted)
 
 
 def test_a_seed_gives_one_graph_and_one_set_of_feeds() -> None:
