@@ -237,7 +237,7 @@ def _device(model: DeviceModel) -> dict[str, Any]:
 
 
 def _fact(value: Fact) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _attempts(statuses: pd.DataFrame) -> str:
