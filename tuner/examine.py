@@ -58,34 +58,57 @@ class Contestant:
 
 def examine(material: Material, job: Job, team: Team, evict: Eviction | None, tell: Tell) -> Reply:
     """The job's outcomes. `tell` is called with what comes next, often enough for the watchdog."""
-    outcomes: list[Outcome] = []
-    ready: list[Contestant | None] = []
-    for built in job.candidates:
-        tell("checking")
-        found = check(material, built, team, job.pace, tell)
-        outcomes.append(found if isinstance(found, Outcome) else Outcome("ok"))
-        ready.append(None if isinstance(found, Outcome) else found)
     rivals = [Contestant(prepare(material, built, team)) for built in job.rivals]
-    right = [c for c in ready if c is not None]
+    fastest = _glance(rivals)
+    outcomes: list[Outcome] = []
+    right: list[tuple[int, Contestant]] = []
+    for position, built in enumerate(job.candidates):
+        tell("checking")
+        found = check(material, built, team, tell)
+        outcome: Outcome | None = None
+        if isinstance(found, Contestant):
+            slow = _slow(found, fastest, job.pace)
+            # Repeating is cheap for all but the slowest: those only lose by being cut off.
+            if slow is None or slow.seconds * job.pace.checks <= job.pace.check_seconds:
+                outcome = repeat(found, job.pace, tell)
+            if outcome is None and slow is not None:
+                outcome = Outcome("cut-off", timing=slow)
+            if outcome is None:
+                right.append((position, found))
+        else:
+            outcome = found
+        outcomes.append(outcome or Outcome("ok"))
     if not right:
-        return Reply(tuple(outcomes), tuple(None for _ in rivals))
-    timings, broken = take_turns([*right, *rivals], len(right), job.pace, evict, tell)
-    times = iter(range(len(right)))
-    for i, contestant in enumerate(ready):
-        if contestant is not None:
-            at = next(times)
-            cut = len(timings[at].rounds) < job.pace.rounds
-            outcomes[i] = Outcome("cut-off" if cut else "ok", timing=timings[at])
-            if at in broken:
-                outcomes[i] = Outcome("nondeterministic", "other bits came out while it was timed")
+        # What a candidate that is far too slow was compared with.
+        glanced = Timing(fastest, 0.0, (fastest,), 1) if rivals else None
+        return Reply(tuple(outcomes), tuple(glanced for _ in rivals))
+    timings, broken = take_turns([*(c for _, c in right), *rivals], len(right), job.pace, evict, tell)
+    for at, (position, _) in enumerate(right):
+        cut = len(timings[at].rounds) < job.pace.rounds
+        outcomes[position] = Outcome("cut-off" if cut else "ok", timing=timings[at])
+        if at in broken:
+            outcomes[position] = Outcome("nondeterministic", "other bits came out while it was timed")
     return Reply(tuple(outcomes), tuple(timings[len(right) :]))
+
+
+def _glance(contestants: Sequence[Contestant]) -> float:
+    """Least seconds of one run among the contestants, from a few runs; infinite without any."""
+    return min((min(c.harness.time(3, limit_ns=20_000_000)) for c in contestants), default=math.inf)
+
+
+def _slow(contestant: Contestant, fastest: float, pace: Pace) -> Timing | None:
+    """The timing of a candidate that is so much slower than a rival that no noise explains it; None for others."""
+    seconds = _glance([contestant])
+    if seconds <= 1.5 * pace.cut_off * fastest:
+        return None
+    return Timing(seconds, 0.0, (seconds,), 1)
 
 
 # --- correctness
 
 
-def check(material: Material, built: BuiltPlan, team: Team, pace: Pace, tell: Tell) -> Outcome | Contestant:
-    """A contestant when `built` computes the right result every time, else how it failed."""
+def check(material: Material, built: BuiltPlan, team: Team, tell: Tell) -> Outcome | Contestant:
+    """A contestant when two runs of `built` give the right result, else how it failed."""
     first = _launch_once(material, built, team, 0)
     if isinstance(first, Outcome):
         return first
@@ -111,20 +134,24 @@ def check(material: Material, built: BuiltPlan, team: Team, pace: Pace, tell: Te
     wrong = material.check(results)
     if wrong is not None:
         return wrong
-    tell("repeating")
+    return first
+
+
+def repeat(contestant: Contestant, pace: Pace, tell: Tell) -> Outcome | None:
+    """How a candidate fails to give the same bits again and again; None when it does not."""
     begin = last = time.monotonic()
     runs = 0
-    for buffer in first.harness.outputs:
+    for buffer in contestant.harness.outputs:
         poison(buffer.data, 1)
     while runs < pace.checks or (time.monotonic() - begin < pace.check_seconds and runs < 8 * pace.checks):
-        first.harness.launch()
+        contestant.harness.launch()
         runs += 1
-        if not _same(first):
-            return Outcome("nondeterministic", f"other bits in run {runs + 2}")
+        if not _same(contestant):
+            return Outcome("nondeterministic", f"other bits in repeated run {runs}")
         if time.monotonic() - last > 0.5:
             last = time.monotonic()
             tell("repeating")
-    return first
+    return None
 
 
 def _launch_once(material: Material, built: BuiltPlan, team: Team, run: int) -> Outcome | Contestant:
@@ -182,7 +209,7 @@ def take_turns(
         for i, contestant in enumerate(contestants):
             taken = contestant.harness.time(SAMPLES, batch=batches[i], limit_ns=share)
             samples[i] += taken
-            rounds[i].append(statistics.median(taken))
+            rounds[i].append(min(taken))
             if contestant.bits and not _same(contestant):
                 broken.add(i)
         fastest = min((r[-1] for r in rounds[candidates:]), default=math.inf)

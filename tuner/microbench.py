@@ -33,7 +33,7 @@ ADDS = 16
 ELEMENTS = 2048
 """Elements of an operator's benchmark: input and output stay in a first-level cache."""
 
-ROWS, COLUMNS = 256, 40
+ROWS, COLUMNS = 256, 32
 """A table whose short rows show what it costs to start a loop and a task."""
 
 PASSES = 3

@@ -47,7 +47,7 @@ class Pace:
     """
 
     silence: float = 4.0
-    checks: int = 24
+    checks: int = 20
     check_seconds: float = 0.04
     seconds: float = 0.06
     rounds: int = 5
@@ -66,7 +66,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one run: median and median absolute deviation, hot and cold; the medians of the rounds in order."""
+    """Seconds of one run: median and median absolute deviation, hot and cold.
+
+    rounds  the least of each round, in order: whatever else runs on the machine only adds time
+    """
 
     seconds: float
     spread: float

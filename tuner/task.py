@@ -1,7 +1,9 @@
 """The tuning of one distinct subgraph: baselines, rounds of proposals, and the confirmation of the winner.
 
-Times are compared within a job only: a candidate's time is its ratio to the incumbent, round by round, times the
-incumbent's, so that a slow minute of the machine does not decide. Every attempt is in the database before the next one.
+Times are compared within a job only: a candidate is timed in turns with the incumbent and with an *anchor*, the first
+plan that was right, and its time is its ratio to the anchor, round by round, times the anchor's. So a slow minute of
+the machine does not decide, errors do not add up from one incumbent to the next, and an incumbent that was only lucky
+loses its luck in the jobs that follow. Every attempt is in the database before the next one.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ Tell = Callable[[Doing, str, str], None]
 FINALISTS = 3
 """Plans of the search that are measured again at the end."""
 
+FAR = 3.0
+"""An anchor this many times slower than the incumbent wastes time; the incumbent takes its place."""
+
 SIGNIFICANT = 2.0
 """Standard errors that a winner must be faster by."""
 
@@ -61,10 +66,14 @@ class Workshop:
 
 @dataclass(frozen=True)
 class Timed:
-    """A plan that was right, and its time on the incumbent's scale."""
+    """A plan that was right, and its times on the anchor's scale, one per job."""
 
     candidate: Candidate
-    seconds: float
+    samples: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return statistics.geometric_mean(self.samples)
 
 
 class Task:
@@ -89,6 +98,7 @@ class Task:
         self._timed: dict[str, Timed] = {}
         self._built: dict[str, BuiltPlan] = {}
         self._baselines: dict[str, str] = {}
+        self._anchor = ""
         self._failures: Counter[str] = Counter()
         self._gains: list[float] = []
         self._stale = 0
@@ -178,45 +188,67 @@ class Task:
         self._rounds.append(time.monotonic() - begin)
 
     def _measure_all(self, measurer: Measurer, candidates: Sequence[Candidate], tell: Tell) -> None:
-        """Builds all, with nothing else running, then measures one after the other against the incumbent."""
+        """Builds all, with nothing else running, then measures one after the other against anchor and incumbent."""
         tell("compiling", "", "")
-        wanted = list(candidates)
-        incumbent = self._incumbent()
-        if incumbent is not None and incumbent.program not in self._built:
-            wanted.append(incumbent)
-        built = self._build(wanted)
+        lacking = [c for c in self._rivals() if c.program not in self._built]
+        failed = self._build([*candidates, *lacking])
         for candidate in candidates:
             if candidate.kind != "search":
                 self._baselines[candidate.kind] = candidate.program
-            made = built[candidate.program]
-            if not isinstance(made, BuiltPlan):
-                self._finish(candidate, Outcome("compile-failed", made), None, tell)
+            if candidate.program in failed:
+                self._finish(candidate, Outcome("compile-failed", failed[candidate.program]), None, tell)
                 continue
             tell("measuring", "", "")
-            rival = self._incumbent()
-            rivals = [self._built[rival.program]] if rival is not None and rival.program in self._built else []
-            reply = measurer.measure(made, rivals, self._pace(self._shop.pace))
-            self._built[candidate.program] = made
-            against = reply.rivals[0] if rivals and rival is not None else None
-            scale = self._timed[rival.program].seconds if rival is not None else 1.0
-            self._finish(candidate, reply.candidates[0], (against, scale) if against else None, tell)
+            rivals = [c for c in self._rivals() if c.program in self._built]
+            built = [self._built[c.program] for c in rivals]
+            reply = measurer.measure(self._built[candidate.program], built, self._pace(self._shop.pace))
+            anchor = self._compare(rivals, reply.rivals)
+            self._finish(candidate, reply.candidates[0], anchor, tell)
+        for program in self._built.keys() - self._worth_keeping():
+            del self._built[program]
 
-    def _build(self, candidates: Sequence[Candidate]) -> dict[str, BuiltPlan | str]:
+    def _compare(self, rivals: Sequence[Candidate], timings: Sequence[Timing | None]) -> tuple[Timing, float] | None:
+        """The anchor's timing and scale; books what the job says about the incumbent."""
+        if not rivals or timings[0] is None or rivals[0].program != self._anchor:
+            return None
+        anchor, scale = timings[0], self._timed[self._anchor].seconds
+        for rival, timing in zip(rivals[1:], timings[1:], strict=True):
+            if timing is not None and len(timing.rounds) > 1:
+                known = self._timed[rival.program]
+                again = ratio_of(timing, anchor)[0] * scale
+                self._timed[rival.program] = replace(known, samples=(*known.samples, again))
+        return anchor, scale
+
+    def _rivals(self) -> list[Candidate]:
+        """The anchor, then the incumbent where it is another plan."""
+        ranked = self._ranked()
+        if not ranked:
+            return []
+        incumbent = ranked[0]
+        anchor = self._timed.get(self._anchor)
+        if anchor is None or anchor.seconds > FAR * incumbent.seconds:
+            self._anchor, anchor = incumbent.candidate.program, incumbent
+            self._timed[self._anchor] = replace(incumbent, samples=(incumbent.seconds,))
+        return list(dict.fromkeys((anchor.candidate, incumbent.candidate)))
+
+    def _build(self, candidates: Sequence[Candidate]) -> dict[str, str]:
+        """Builds what it can into `_built`; the messages of the others, by program."""
         shop = self._shop
         items = [(self.sub, c.plan) for c in candidates]
         made = build_plans(items, shop.target, precision=shop.precision, cache=shop.cache, jobs=shop.jobs)
-        found: dict[str, BuiltPlan | str] = {}
+        failed: dict[str, str] = {}
         for candidate, one in zip(candidates, made, strict=True):
-            found[candidate.program] = one if isinstance(one, BuiltPlan) else one.message
             if isinstance(one, BuiltPlan):
                 self._built[candidate.program] = one
-        return found
+            else:
+                failed[candidate.program] = one.message
+        return failed
 
     def _finish(self, candidate: Candidate, outcome: Outcome, against: tuple[Timing, float] | None, tell: Tell) -> None:
         """Books one attempt: in the database, in the study, among the residual's lessons."""
         self.trials += 1
         ratio = None
-        seconds = outcome.timing.seconds if outcome.timing else None
+        seconds = statistics.median(outcome.timing.rounds) if outcome.timing else None
         if outcome.timing is not None and against is not None:
             ratio = ratio_of(outcome.timing, against[0])[0]
             seconds = ratio * against[1]
@@ -235,21 +267,17 @@ class Task:
         if status != "ok":
             self._stale += 1
             return
-        self._timed[candidate.program] = Timed(candidate, seconds)
         self._stale = 0 if seconds < 0.99 * self._best else self._stale + 1
-        self._best = min(self._best, seconds)
-        for program in self._built.keys() - self._worth_keeping():
-            del self._built[program]
+        self._timed[candidate.program] = Timed(candidate, (seconds,))
+        if candidate.kind == "heuristic":
+            self._anchor = candidate.program
+        self._best = self._ranked()[0].seconds
 
     def _worth_keeping(self) -> set[str]:
-        return {t.candidate.program for t in self._ranked()[:FINALISTS]} | set(self._baselines.values())
+        return {t.candidate.program for t in self._ranked()[:FINALISTS]} | {*self._baselines.values(), self._anchor}
 
     def _ranked(self) -> list[Timed]:
         return sorted(self._timed.values(), key=lambda t: t.seconds)
-
-    def _incumbent(self) -> Candidate | None:
-        ranked = self._ranked()
-        return ranked[0].candidate if ranked else None
 
     def _pace(self, pace: Pace) -> Pace:
         """Large data takes longer to compare, and that is not hanging."""
@@ -270,8 +298,8 @@ class Task:
                 finalists.setdefault(program, self._timed[program].candidate)
         if not finalists:
             return
-        built = self._build([c for p, c in finalists.items() if p not in self._built])
-        ready = [c for p, c in finalists.items() if p in self._built or isinstance(built.get(p), BuiltPlan)]
+        self._build([c for p, c in finalists.items() if p not in self._built])
+        ready = [c for p, c in finalists.items() if p in self._built]
         measurer.load(subject)
         pace = self._pace(self._shop.final)
         reply = measurer.run(Job(tuple(self._built[c.program] for c in ready), (), pace))
@@ -281,7 +309,7 @@ class Task:
             facts = ((FINISHED, self.stop),) if candidate is winner else ()
             row = self._record(candidate, outcome, None, facts)
             if outcome.status == "ok" and outcome.timing:
-                self._timed[candidate.program] = Timed(candidate, outcome.timing.seconds)
+                self._timed[candidate.program] = Timed(candidate, (outcome.timing.seconds,))
             else:
                 self._timed.pop(candidate.program, None)
             if candidate is winner:
@@ -296,7 +324,7 @@ class Task:
         timings = [(c, o.timing) for c, o in right if o.timing is not None]
         if not timings:
             return None
-        best, fastest = min(timings, key=lambda pair: pair[1].seconds)
+        best, fastest = min(timings, key=lambda pair: statistics.median(pair[1].rounds))
         chosen = best
         for kind in ("heuristic", "unfused"):
             for candidate, timing in timings:

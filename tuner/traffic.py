@@ -22,12 +22,18 @@ LINE = 64
 """Bytes that memory moves at least (a cache line; two sectors of a GPU)."""
 
 SETS = 64
-"""Sets of a first-level cache, as far as they matter for strides: pages scatter what is further apart."""
+"""Sets of a first-level cache; strides of a multiple of that many lines use one of them."""
+
+SCATTERED = 4.0
+"""What a line costs that no prefetcher sees coming, in lines of a stream (measured on transposes)."""
+
+CROWDED = 8
+"""Lines this far apart (a multiple of it, to be exact) crowd few sets of a cache."""
 
 NEAR = 0.75
 """Share of a cache that a footprint may take and still be found there."""
 
-SECONDS = {"add": 1 / 30e9, "gather": 1 / 1e9, "chain": 1 / 0.7e9, "loop": 1 / 3e8, "task": 1 / 5e7}
+SECONDS = {"add": 1 / 30e9, "gather": 1 / 5e9, "chain": 1 / 0.7e9, "loop": 1 / 3e8, "task": 1 / 5e7}
 """Seconds per element of the classes that every model knows, where it has not measured them."""
 
 
@@ -145,6 +151,7 @@ class _Touch:
     bytes    distinct bytes per task
     again    bytes read again within the task, from how far apart (the footprint in between)
     lines    bytes of whole lines moved, when lines are gone before their neighbours are wanted; from how far apart
+    crowded  the lines share few sets of a cache
     place    "far": first touched outside the task; "block": block memory; "write"; "stream"
     """
 
@@ -155,6 +162,7 @@ class _Touch:
     again_distance: float
     lines: float
     lines_distance: float
+    crowded: bool
     place: str
 
 
@@ -191,6 +199,7 @@ def _scaled(touch: _Touch, factor: float) -> _Touch:
         touch.again_distance * factor,
         touch.lines * factor,
         touch.lines_distance,
+        touch.crowded,
         touch.place,
     )
 
@@ -213,10 +222,9 @@ def _touch(view: View, stage: Stage, sizes: Mapping[int, float], access: Access,
         lines, lines_distance = elements * LINE / max(1.0, run), elements * LINE / max(1.0, run)
     if used and unit in used and unit != used[-1]:
         span = math.prod(sizes[a] for a in used[used.index(unit) + 1 :]) * LINE
-        if span > lines_distance:
+        if span >= lines_distance:
             lines, lines_distance = elements * LINE, span
-    if lines_distance:
-        lines_distance *= _crowding(sub, access, used[-1])
+    crowding = _crowding(sub, access, used[-1]) if lines_distance else 1.0
     return _Touch(
         access.value,
         axes,
@@ -224,7 +232,8 @@ def _touch(view: View, stage: Stage, sizes: Mapping[int, float], access: Access,
         (repeats - 1) * elements * item,
         inner * item,
         lines,
-        lines_distance,
+        lines_distance * crowding,
+        crowding >= CROWDED,
         place,
     )
 
@@ -235,9 +244,9 @@ def _traffic(view: View, group: Group, touch: _Touch, sizes: Mapping[int, float]
     first, cache, block = touch.bytes, 0.0, 0.0
     if touch.lines_distance > NEAR * target.l1_bytes:
         if touch.lines_distance > NEAR * 2 * target.block_bytes:
-            first = max(first, touch.lines)
+            first = max(first, SCATTERED * touch.lines)
         else:
-            block += touch.lines
+            block += touch.lines * (2.0 if touch.crowded else 0.5)
     if touch.again and touch.again_distance > NEAR * target.l1_bytes / 2:
         if touch.again_distance > NEAR * 2 * target.block_bytes:
             cache += touch.again
@@ -280,7 +289,9 @@ def _crowding(sub: Subgraph, access: Access, axis: int) -> float:
     stride = sub.values[access.value].dtype.size
     for index, own in zip(reversed(access.index), reversed(sub.values[access.value].axes), strict=True):
         if unit_axis(index) == axis:
-            return max(1.0, min(SETS, math.gcd(max(1, stride // LINE), SETS)))
+            shared = math.gcd(max(1, stride // LINE), SETS)
+            # Lines fetched ahead crowd the few sets further: measured, 32 lines of a 4 KiB stride fit into 1 MiB.
+            return float(shared * 4 if shared >= CROWDED else shared)
         stride *= sub.extents[own]
     return 1.0
 
@@ -319,8 +330,23 @@ def _instructions(view: View, stage: Stage, sizes: Mapping[int, float]) -> Work:
                 count = _executions(stage, sizes, access.axes)
                 irregular = unit != stage.vector or any(_is_irregular(i) for i in access.index)
                 seconds += count / view.rate("gather") if irregular else 0.5 * count / view.rate("add")
+        if root in view.kept and stage.vector in value.axes and stage.vector != value.axes[-1]:
+            seconds += 2 * _executions(stage, sizes, frozenset(value.axes)) / view.rate("gather")
     innermost = math.prod(sizes[a] for a in stage.order[:-1])
     return Work(operations=seconds, overhead=innermost / view.rate("loop"))
+
+
+def _vector_steps(extent: float, width: int, native: int) -> float:
+    """Native vector operations that a loop of `extent` elements takes; the rest runs in halves, quarters and singly."""
+    full = math.floor(extent / width) * width
+    rest = extent - full
+    steps = full / native * (1.0 if width >= native else 1.1)
+    lanes = native
+    while lanes > 4 and rest > 0:
+        steps += rest // lanes
+        rest -= rest // lanes * lanes
+        lanes //= 2
+    return steps + rest
 
 
 def _is_irregular(index: Index) -> bool:
@@ -355,8 +381,7 @@ def _operator(view: View, stage: Stage, sizes: Mapping[int, float], number: int,
         seconds = weight * count / view.scalar_rate(name)
     else:
         extent = sizes[stage.vector]
-        full = math.floor(extent / stage.width)
-        steps = full * max(1.0, stage.width / native) + (extent - full * stage.width)
+        steps = _vector_steps(extent, stage.width, native)
         seconds = weight * count / extent * steps * native / (view.rate(name) * 4 / item)
     if value.reduce and stage.order and stage.order[-1] in value.reduce:
         # each step of the innermost loop waits for the one before it

@@ -16,7 +16,7 @@ MODEL = DeviceModel(
     launch=2e-6,
     serial_launch=2e-7,
     barrier=5e-7,
-    throughput=(("add", 40e9), ("div", 8e9), ("exp", 2e9)),
+    throughput=(("add", 40e9), ("div", 8e9), ("exp", 2e9), ("gather", 6e9)),
     triad=((16 << 10, 300e9, 150e9), (1 << 20, 160e9, 80e9), (16 << 20, 80e9, 40e9), (128 << 20, 30e9, 20e9)),
 )
 
