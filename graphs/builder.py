@@ -189,6 +189,10 @@ class GraphBuilder:
 
     # --- names
 
+    def unused(self, name: str) -> str:
+        """`name` if no tensor is called that yet, else one made from it."""
+        return name if name not in self.types else self._fresh(name)
+
     def _declare(self, name: str, kind: TensorType) -> None:
         if not name or name in self.types:
             raise TypeMismatch(f"tensor {name!r} is defined twice or has no name")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from .errors import GraphError
 from .onnx_types import BY_NUMBER, OTHERS
 
 if TYPE_CHECKING:
-    from onnx import TensorProto
+    from onnx import NodeProto, TensorProto
 
 _EXTERNAL = 1
 """TensorProto.DataLocation.EXTERNAL."""
@@ -53,6 +54,19 @@ class TensorReader:
         if tensor.data_location == _EXTERNAL:
             return self._external(tensor, dtype, shape, what)
         return _inline(tensor, dtype, shape, what)
+
+    def embedded(self, node: NodeProto) -> NodeProto:
+        """`node` with the external tensors of its attributes and bodies in it; itself when it has none."""
+        from onnx import NodeProto, numpy_helper
+
+        if not any(t.data_location == _EXTERNAL for t in _tensors(node)):
+            return node
+        copy = NodeProto()
+        copy.CopyFrom(node)
+        for tensor in _tensors(copy):
+            if tensor.data_location == _EXTERNAL:
+                tensor.CopyFrom(numpy_helper.from_array(self.read(tensor), tensor.name))
+        return copy
 
     def _external(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...], what: str) -> NDArray[Any]:
         entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -91,6 +105,18 @@ class TensorReader:
         if not there:
             raise GraphError(f"{what}: external file {location!r} is missing")
         return path
+
+
+def _tensors(node: NodeProto) -> Iterator[TensorProto]:
+    """Every tensor that a node carries."""
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            yield from body.initializer
+            for inner in body.node:
+                yield from _tensors(inner)
 
 
 def _number(entries: dict[str, str], key: str, default: int, what: str) -> int:

@@ -127,6 +127,8 @@ class _Importer:
         if self.unknown & set(reads(node)):
             self._defer(node, "unknown-shape")
             return
+        if (body := self._chosen_body(node)) is not None and self._inline(node, wanted, body):
+            return
         self.b.origin = f"{node.op_type} {node.name or next(o for o in node.output if o)}"
         reason = self._unlowered(node)
         if not reason:
@@ -192,6 +194,42 @@ class _Importer:
                 stated = declared.value if declared else "another type"
                 raise GraphError(f"its output {name!r} is {found.value}, but the model declares {stated}")
 
+    # --- branches known while importing
+
+    def _chosen_body(self, node: NodeProto) -> GraphProto | None:
+        """The branch that an If with a known condition takes, or None."""
+        if node.op_type != "If" or domain_of(node.domain) or len(node.input) != 1:
+            return None
+        condition = self.b.value(self.env[node.input[0]])
+        if condition is None or condition.size != 1:
+            return None
+        name = "then_branch" if condition.reshape(()) else "else_branch"
+        return next((a.g for a in node.attribute if a.name == name), None)
+
+    def _inline(self, node: NodeProto, wanted: Sequence[bool], body: GraphProto) -> bool:
+        """Adds the nodes of a branch in place of the If. Not when a type in it is unknown: then nothing is added."""
+        if len(body.output) != len(node.output):
+            raise TypeMismatch(f"its branch has {len(body.output)} outputs")
+        outer, mark, deferred, unknown = dict(self.env), self.b.mark(), len(self.tail), set(self.unknown)
+        for initializer in body.initializer:
+            value = self.tensors.read(initializer)
+            self.env[initializer.name] = self.b.constant(value, self.b.unused(initializer.name))
+        nodes = ordered(body, set(self.env))
+        used = {name for inner in nodes for name in reads(inner)} | {o.name for o in body.output}
+        for inner in nodes:
+            with _about(label(inner)):
+                self._import(inner, used)
+        inner_env, self.env = self.env, outer
+        if len(self.tail) > deferred:
+            self.b.rollback(mark)
+            del self.tail[deferred:]
+            self.unknown = unknown
+            return False
+        for result, name, want in zip(body.output, node.output, wanted, strict=True):
+            if want:
+                self.env[name] = inner_env[result.name]
+        return True
+
     # --- library nodes
 
     def _library(self, node: NodeProto, wanted: Sequence[bool], reason: str) -> None:
@@ -207,11 +245,14 @@ class _Importer:
         if any(want and kind is None for want, kind in zip(wanted, outputs, strict=True)):
             self._defer(node, reason, types.missing)
             return
-        pairs = [None if kind is None else (name, kind) for name, kind in zip(node.output, outputs, strict=True)]
-        given = ["" if pair is None else pair[0] for pair in pairs]
+        pairs = [
+            None if kind is None else (self.b.unused(name), kind)
+            for name, kind in zip(node.output, outputs, strict=True)
+        ]
+        given = [name if pair else "" for name, pair in zip(node.output, pairs, strict=True)]
         payload = self._exported([node], names, given, missing=types.missing)
         self.b.library([self.env[n] if n else "" for n in names], pairs, reason, payload)
-        self.env.update({name: name for name in given if name})
+        self.env.update({name: pair[0] for name, pair in zip(node.output, pairs, strict=True) if pair is not None})
 
     def _exported(
         self,
@@ -224,7 +265,7 @@ class _Importer:
         first = nodes[0]
         domain = domain_of(first.domain)
         return ExportedOp(
-            nodes=tuple(node.SerializeToString(deterministic=True) for node in nodes),
+            nodes=tuple(self.tensors.embedded(node).SerializeToString(deterministic=True) for node in nodes),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             opsets=tuple(sorted(self.opsets.items())),

@@ -39,7 +39,7 @@ _REASONS = {
     "contraction": "MatMul Gemm MatMulInteger QLinearMatMul Det",
     "control-flow": "If Loop Scan SequenceMap",
     "convolution": "Conv ConvTranspose ConvInteger QLinearConv DeformConv CausalConvWithState Col2Im",
-    "data-dependent-shape": "NonZero Compress Unique NonMaxSuppression StringSplit",
+    "data-dependent-shape": "Compress Unique NonMaxSuppression StringSplit",
     "pooling": "MaxPool AveragePool LpPool MaxUnpool MaxRoiPool RoiAlign GlobalLpPool LRN",
     "random": "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial",
     "recurrent": "LSTM GRU RNN",

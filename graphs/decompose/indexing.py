@@ -88,11 +88,58 @@ def _eye_like(c: Call) -> str:
     return c.b.cast(c.with_scalar("eq", _diagonal(c, rows, columns), c.int_attr("k", 0)), dtype)
 
 
+def _rotary_embedding(c: Call) -> str:
+    """Pairs of the head's elements turned by cached angles: (cos a - sin b, sin a + cos b).
+
+    Works on [batch, heads, sequence, size]; operands of rank 3 have the heads in their last dimension.
+    """
+    x, shape = c.wide(c.input(0)), c.shape()
+    if len(shape) == 3:
+        heads = c.int_attr("num_heads")
+        if heads < 1 or shape[2] % heads:
+            raise TypeMismatch(f"{heads} heads of {shape[2]} elements")
+        x = c.b.transpose(c.b.reshape(x, (*shape[:2], heads, shape[2] // heads)), (0, 2, 1, 3))
+    elif len(shape) != 4:
+        raise TypeMismatch(f"RotaryEmbedding of rank {len(shape)}")
+    batch, heads, length, size = c.b.shape(x)
+    turned = c.int_attr("rotary_embedding_dim", 0) or size
+    if turned % 2 or not 0 < turned <= size:
+        raise TypeMismatch(f"attribute rotary_embedding_dim is {turned} for heads of {size}")
+    half = turned // 2
+    cos, sin = (_angles(c, i, (batch, 1, length, half)) for i in (1, 2))
+    interleaved = bool(c.int_attr("interleaved", 0))
+    step = 2 if interleaved else 1
+    a = c.b.slice(x, 3, 0, half, step)
+    b = c.b.slice(x, 3, 1 if interleaved else half, half, step)
+    first = c.do("sub", c.do("mul", cos, a), c.do("mul", sin, b))
+    second = c.do("add", c.do("mul", sin, a), c.do("mul", cos, b))
+    if interleaved:
+        pairs = [c.b.reshape(part, (batch, heads, length, half, 1)) for part in (first, second)]
+        parts = [c.b.reshape(c.b.op("concat", *pairs, axis=4), (batch, heads, length, turned))]
+    else:
+        parts = [first, second]
+    if turned < size:
+        parts.append(c.b.slice(x, 3, turned, size - turned))
+    y = parts[0] if len(parts) == 1 else c.b.op("concat", *parts, axis=3)
+    if len(shape) == 3:
+        y = c.b.reshape(c.b.transpose(y, (0, 2, 1, 3)), shape)
+    return c.b.cast(y, c.dtype())
+
+
+def _angles(c: Call, i: int, shape: tuple[int, ...]) -> str:
+    """A cache of cosines or sines as [batch, 1, sequence, half], gathered by position where positions are given."""
+    cache = c.wide(c.input(i))
+    if c.has(3):
+        cache = c.b.op("gather", cache, c.input(3), axis=0)
+    return c.b.reshape(cache, shape)
+
+
 RULES: dict[str, Rule] = {
     "EyeLike": _eye_like,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "OneHot": _one_hot,
+    "RotaryEmbedding": _rotary_embedding,
     "Trilu": _trilu,
 }

@@ -60,9 +60,15 @@ def _size(c: Call) -> str:
     return c.b.scalar(math.prod(c.shape()), DType.I64)
 
 
+def _non_zero(c: Call) -> str:
+    """Positions of what is not zero; only of constants, since elsewhere the shape depends on the data."""
+    return c.b.constant(np.stack(np.nonzero(np.atleast_1d(c.value(0)))).astype(np.int64))
+
+
 RULES: dict[str, Rule] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
+    "NonZero": _non_zero,
     "Range": _range,
     "Shape": _shape,
     "Size": _size,

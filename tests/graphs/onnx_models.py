@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from stitchtune.graphs.interpret.tensors import run_graph
 from stitchtune.graphs.ir import Graph, Node
 from stitchtune.graphs.onnx_reader import load
@@ -18,13 +18,14 @@ from stitchtune.graphs.simplify import PASSES
 from stitchtune.graphs.verify import verify_graph
 
 Array = NDArray[Any]
+F32 = np.float32
 
 
 def make_model(
     nodes: Sequence[onnx.NodeProto],
     inputs: Mapping[str, Array],
     outputs: Sequence[str],
-    constants: Mapping[str, Array] | None = None,
+    constants: Mapping[str, Any] | None = None,
     opset: int = 21,
 ) -> onnx.ModelProto:
     """A model with inputs of the types of these arrays, and outputs whose types are left to be inferred."""
@@ -39,7 +40,7 @@ def make_model(
 
 def single(
     op: str,
-    operands: Sequence[Array | None],
+    operands: Sequence[Any],
     outputs: int = 1,
     opset: int = 21,
     constants: Sequence[int] = (),
@@ -53,6 +54,31 @@ def single(
     results = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names, results, name="the_node", domain=domain, **attrs)
     return make_model([node], feeds, results, fixed, opset), feeds
+
+
+def symbolic(shape: list[Any]) -> onnx.ModelProto:
+    """y = exp(x) for an input of this declared shape."""
+    graph = helper.make_graph(
+        [helper.make_node("Exp", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def with_external(folder: Path, array: Array, offset: int = 0, location: str = "w.bin") -> onnx.ModelProto:
+    """y = x + w with w in a file beside the model."""
+    model = make_model(
+        [helper.make_node("Add", ["x", "w"], ["y"])], {"x": np.zeros(array.shape, F32)}, ["y"], {"w": array}
+    )
+    tensor = model.graph.initializer[0]
+    (folder / "w.bin").write_bytes(b"\0" * offset + array.tobytes())
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(array.nbytes))):
+        tensor.external_data.add(key=key, value=value)
+    return model
 
 
 def save(model: onnx.ModelProto, folder: Path, name: str = "model.onnx") -> Path:

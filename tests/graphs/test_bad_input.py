@@ -15,10 +15,8 @@ from onnx import TensorProto, helper
 from stitchtune.graphs.errors import GraphError
 from stitchtune.graphs.onnx_reader import exported_dims, load
 
-from tests.graphs.onnx_models import make_model, save, single
-from tests.graphs.test_reader import symbolic, with_external
+from tests.graphs.onnx_models import F32, make_model, save, single, symbolic, with_external
 
-F32 = np.float32
 X = np.zeros((2, 3), F32)
 
 

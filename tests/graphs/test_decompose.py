@@ -38,7 +38,7 @@ class Case:
     """One operator with operands, which of them are initializers, attributes and how near the results must be."""
 
     op: str
-    operands: list[Array | None]
+    operands: list[Any]
     constants: tuple[int, ...] = ()
     attrs: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
@@ -239,6 +239,22 @@ INDEXING = [
     Case("Einsum", [X], attrs={"equation": "abc->b"}),
 ]
 
+_ANGLES = uniform(0, 3, 50, 4)
+_POSITIONS = ints(0, 50, 2, 5, dtype=np.int64)
+_CACHES = [np.cos(_ANGLES), np.sin(_ANGLES)]
+ROTARY = [
+    *(
+        Case("RotaryEmbedding", [floats(2, 3, 5, 8), *_CACHES, _POSITIONS], attrs={"interleaved": i}, opset=23)
+        for i in (0, 1)
+    ),
+    Case(
+        "RotaryEmbedding",
+        [floats(2, 5, 36), *(x[:10].reshape(2, 5, 4) for x in _CACHES)],
+        attrs={"num_heads": 3, "rotary_embedding_dim": 8},
+        opset=23,
+    ),
+]
+
 _LOGITS = floats(6, 5, 3)
 _LABELS = ints(0, 5, 6, 3, dtype=np.int64)
 LOSSES = [
@@ -264,7 +280,17 @@ QUANTISATION = [
     Case("QuantizeLinear", [floats(3, 4, scale=50), np.float32(0.25), np.uint8(100)]),
 ]
 
-CASES = [*ELEMENTWISE, *ACTIVATIONS, *REDUCTIONS, *NORMALISATIONS, *MOVEMENT, *INDEXING, *LOSSES, *QUANTISATION]
+CASES = [
+    *ELEMENTWISE,
+    *ACTIVATIONS,
+    *REDUCTIONS,
+    *NORMALISATIONS,
+    *MOVEMENT,
+    *INDEXING,
+    *ROTARY,
+    *LOSSES,
+    *QUANTISATION,
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

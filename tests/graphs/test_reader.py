@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,20 @@ from stitchtune.graphs.exported import ExportedOp
 from stitchtune.graphs.interpret.tensors import run_graph
 from stitchtune.graphs.ir import TensorType
 from stitchtune.graphs.onnx_reader import exported_dims, load
+from stitchtune.graphs.simplify import simplify
 
-from tests.graphs.onnx_models import Array, library_ops, make_model, ours, read, save, single
-
-F32 = np.float32
-
-
-def symbolic(shape: list[Any]) -> onnx.ModelProto:
-    """y = exp(x) for an input of this declared shape."""
-    graph = helper.make_graph(
-        [helper.make_node("Exp", ["x"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_empty_tensor_value_info("y")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+from tests.graphs.onnx_models import (
+    F32,
+    library_ops,
+    make_model,
+    ours,
+    read,
+    run_library,
+    save,
+    single,
+    symbolic,
+    with_external,
+)
 
 
 def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
@@ -139,6 +139,52 @@ def test_control_flow_names_what_its_bodies_capture(tmp_path: Path) -> None:
     assert graph.types["y"] == TensorType(DType.F32, (2,))
 
 
+@pytest.mark.parametrize("condition", [True, False])
+def test_branch_with_a_known_condition_is_inlined(condition: bool, tmp_path: Path) -> None:
+    """What exporters write for a squeeze of a dimension that may be 1."""
+
+    def branch(op: str) -> onnx.GraphProto:
+        out = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
+        nodes = [helper.make_node(op, ["e"], ["t"]), helper.make_node("Add", ["t", "w"], ["inner"])]
+        return helper.make_graph(nodes, op, [], [out], [numpy_helper.from_array(np.full(2, 3, F32), "w")])
+
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Size", ["e"], ["n"]),
+        helper.make_node("Equal", ["n", "two"], ["c"]),
+        helper.make_node("If", ["c"], ["a"], then_branch=branch("Neg"), else_branch=branch("Abs")),
+        helper.make_node("If", ["c"], ["b"], then_branch=branch("Neg"), else_branch=branch("Abs")),
+        helper.make_node("Mul", ["a", "b"], ["y"]),
+    ]
+    x = np.array([0, 1], F32)
+    model = make_model(nodes, {"x": x}, ["y"], {"two": np.int64(2 if condition else 3)})
+    (y,) = ours(model, {"x": x}, tmp_path)
+    np.testing.assert_allclose(y, (3 + (-1 if condition else 1) * np.exp(x)) ** 2, rtol=1e-5)
+
+
+def test_branch_of_unknown_shape_stays_whole(tmp_path: Path) -> None:
+    out = helper.make_tensor_value_info("inner", TensorProto.INT64, None)
+    nodes = [helper.make_node("Neg", ["x"], ["t"]), helper.make_node("NonZero", ["t"], ["inner"])]
+    body = helper.make_graph(nodes, "body", [], [out])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    model = make_model([node], {"x": np.zeros(3, F32)}, ["y"], {"c": np.array(True)})
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.INT64, [1, None]))
+    graph = read(model, tmp_path)
+    assert library_ops(graph) == [("If", "control-flow")]
+    assert (graph.types["y"].shape, len(graph.nodes)) == ((1, 0), 1)
+
+
+def test_positions_of_a_constant_are_a_constant(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["at"]),
+        helper.make_node("Squeeze", ["at"], ["rows"]),
+        helper.make_node("Gather", ["x", "rows"], ["y"]),
+    ]
+    x = np.arange(4, dtype=F32)
+    model = make_model(nodes, {"x": x}, ["y"], {"mask": np.array([True, False, True, True])})
+    np.testing.assert_array_equal(ours(model, {"x": x}, tmp_path)[0], [0, 2, 3])
+
+
 def test_data_dependent_shape(tmp_path: Path) -> None:
     """What follows a shape that only a run tells is one library op; what comes before is lowered."""
     nodes = [
@@ -204,20 +250,6 @@ def test_initializers_of_every_type(dtype: DType, raw: bool, tmp_path: Path) -> 
     np.testing.assert_array_equal(run_graph(graph, {})["y"].astype(np.float64), values.astype(np.float64))
 
 
-def with_external(folder: Path, array: Array, offset: int = 0, location: str = "w.bin") -> onnx.ModelProto:
-    """y = x + w with w in a file beside the model."""
-    model = make_model(
-        [helper.make_node("Add", ["x", "w"], ["y"])], {"x": np.zeros(array.shape, F32)}, ["y"], {"w": array}
-    )
-    tensor = model.graph.initializer[0]
-    (folder / "w.bin").write_bytes(b"\0" * offset + array.tobytes())
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", location), ("offset", str(offset)), ("length", str(array.nbytes))):
-        tensor.external_data.add(key=key, value=value)
-    return model
-
-
 @pytest.mark.parametrize("offset", [0, 8, 4096, 3])
 def test_external_data(offset: int, tmp_path: Path) -> None:
     array = np.arange(12, dtype=F32).reshape(3, 4)
@@ -228,6 +260,31 @@ def test_external_data(offset: int, tmp_path: Path) -> None:
     while isinstance(root, np.ndarray) and root.base is not None:
         root = root.base
     assert isinstance(root, np.ndarray) == (offset % 4 != 0)
+
+
+def test_external_data_over_two_gigabytes(tmp_path: Path) -> None:
+    model = with_external(tmp_path, np.zeros(3, F32))
+    size = 3 << 28
+    model.graph.initializer[0].dims[0] = model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = size
+    for entry in model.graph.initializer[0].external_data:
+        entry.value = {"length": str(4 * size)}.get(entry.key, entry.value)
+    os.truncate(tmp_path / "w.bin", 4 * size)
+    graph = read(model, tmp_path)
+    assert graph.types["y"].bytes == 4 * size > 1 << 31
+    assert simplify(graph).constants["w"][-1] == 0
+
+
+def test_external_data_of_an_attribute(tmp_path: Path) -> None:
+    """A tensor inside the body of control flow goes with its node."""
+    stored = with_external(tmp_path, np.full(2, 3, F32)).graph.initializer[0]
+    constant = helper.make_node("Constant", [], ["k"])
+    constant.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(stored)
+    out = helper.make_tensor_value_info("o", TensorProto.FLOAT, [2])
+    body = helper.make_graph([constant, helper.make_node("Add", ["x", "k"], ["o"])], "body", [], [out])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    feeds = {"x": np.ones(2, F32), "c": np.array(True)}
+    graph = read(make_model([node], feeds, ["y"]), tmp_path)
+    np.testing.assert_array_equal(run_graph(graph, feeds, run_library)["y"], [4, 4])
 
 
 def test_external_data_in_a_subfolder_through_a_link(tmp_path: Path) -> None:
