@@ -1,12 +1,13 @@
 """Unification: a value that reads another through the identity shares its axes.
 
-Only reads between computed values unify, and never so that one value would have an axis twice: x + transpose(x),
-pairwise differences and a mean broadcast along the other axis keep a map that is no identity.
+Never so that one value would have an axis twice: x + transpose(x), pairwise differences and a mean broadcast along the
+other axis keep a map that is no identity. Reads between computed values come first; then readers of one input at the
+same position share axes too, where nothing speaks against it, so that one pass over the input can serve them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .index import Renaming
 from .subgraph import AxisVar, Value, all_reads
@@ -31,8 +32,25 @@ def unify(values: Mapping[int, Value], extents: Sequence[int]) -> dict[int, Valu
     pairs.sort(key=lambda pair: pair[0])
     for _, ours, theirs in pairs:
         classes.merge(ours, theirs)
+    for ours, theirs in _through_inputs(values, extents):
+        classes.merge(ours, theirs)
     renaming = Renaming(lambda a: AxisVar(classes.find(a)), classes.find)
     return {number: renaming.whole(value) for number, value in values.items()}
+
+
+def _through_inputs(values: Mapping[int, Value], extents: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Axes along which two values read an input at their own position, inputs with more axes first."""
+    readers: dict[int, list[tuple[int, ...]]] = {}
+    for value in values.values():
+        for read in all_reads(value):
+            if values[read.value].is_input and read.is_plain:
+                readers.setdefault(read.value, []).append(tuple(i.axis for i in read.index if isinstance(i, AxisVar)))
+    for _, positions in sorted(readers.items(), key=lambda item: -len(item[1][0])):
+        first = positions[0]
+        for other in positions[1:]:
+            for ours, theirs in zip(other, first, strict=True):
+                if extents[ours] == extents[theirs]:
+                    yield ours, theirs
 
 
 class _Classes:

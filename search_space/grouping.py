@@ -1,9 +1,9 @@
 """Groups and phases: which dominants share an iteration space, and where a grid barrier must stand.
 
-Dominants are visited producers first. One joins the group of its producers when every parallel axis of the group
-is read through the identity (AStitch's passive locality check); it may join with a *split* reduction, whose partial
-results the next phase combines; otherwise it opens a group, in the first phase in which all its
-producers are complete.
+Dominants are visited producers first, those with the longest chain of dependents before others. One joins the group of
+its producers when every parallel axis of the group is read through the identity (AStitch's passive locality check); it
+may join with a *split* reduction, whose partial results the next phase combines; otherwise it opens a group, in the
+first phase in which all its producers are complete.
 """
 
 from __future__ import annotations
@@ -23,9 +23,22 @@ COMBINE_ELEMENTS = 4096
 def place(context: Context, ask: Ask) -> list[list[GroupDraft]]:
     """Phases of groups that hold every required value, each at least in one group."""
     placement = _Placement(context, ask)
-    for anchor in context.anchors:
+    for anchor in _schedule(context):
         placement.add(anchor)
     return placement.finish()
+
+
+def _schedule(context: Context) -> list[int]:
+    """Anchors in list-scheduling order: ready ones by the length of the chain that waits for them, then by number.
+
+    So a reduction that feeds others seeds the group, and one that is only an output joins where it fits.
+    """
+    needs = {a: {d.value for d in context.dependencies(a)} for a in context.anchors}
+    height = dict.fromkeys(context.anchors, 0)
+    for anchor in reversed(context.anchors):
+        for source in needs[anchor]:
+            height[source] = max(height[source], height[anchor] + 1)
+    return sorted(context.anchors, key=lambda a: (-height[a], a))
 
 
 class _Placement:
