@@ -28,21 +28,24 @@ from .loops import (
     Stream,
 )
 
-_PRELUDE = Path(__file__).parent / "runtime" / "prelude.h"
+_RUNTIME = Path(__file__).parent / "runtime"
 
 VECTOR_MATH = "exp log log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
 """Functions of one argument that glibc's libmvec has vector forms of."""
 
 
 def prelude(vector_math: bool) -> str:
-    """The helpers of every unit, and the C library's functions, with vector forms where the library has them."""
+    """The helpers of every unit, and the C library's functions: with vector forms where the library has them, else with
+    branch-free ones of our own for the common functions of float32."""
     pragma = "#pragma omp declare simd notinbranch\n" if vector_math else ""
-    lines = [_PRELUDE.read_text(), 'extern "C" {\n']
+    lines = [(_RUNTIME / "prelude.h").read_text(), 'extern "C" {\n']
     for kind, suffix in (("float", "f"), ("double", "")):
         for name in VECTOR_MATH:
             lines.append(f"{pragma}__attribute__((const)) {kind} {name}{suffix}({kind}) noexcept;\n")
         lines.append(f"{pragma}__attribute__((const)) {kind} pow{suffix}({kind}, {kind}) noexcept;\n")
     lines.append("}\n")
+    if not vector_math:
+        lines.append((_RUNTIME / "functions.h").read_text())
     return "".join(lines)
 
 
@@ -64,7 +67,7 @@ def _kernel(kernel: LoopKernel, name: str) -> str:
     arguments: set[int] = set()
     for p, phase in enumerate(kernel.phases):
         if p:
-            body.append("  if (threads > 1) team->barrier(team, thread);")
+            body.append("  team->barrier(team, thread);")
         blocks: list[str] = []
         calls: list[str] = []
         for g, group in enumerate(phase.groups):
@@ -98,7 +101,8 @@ def _group(group: GroupProgram, function: str, known: dict[str, Array]) -> str:
     text = _Text(arrays)
     body = list(text.block(group.body, 2))
     head = [
-        f"static __attribute__((noinline)) void {function}({_SIGNATURE}, int64_t first, int64_t last) {{",
+        f"{_vector(group.vector_bytes)}static __attribute__((noinline)) void",
+        f"{function}({_SIGNATURE}, int64_t first, int64_t last) {{",
         "  (void)buffers; (void)args; (void)block;",
     ]
     for name in sorted(text.used, key=lambda n: (n[0], int(n[1:]))):
@@ -108,10 +112,15 @@ def _group(group: GroupProgram, function: str, known: dict[str, Array]) -> str:
         kind = f"{const}{MEMORY[array.dtype]}* __restrict__"
         aligned = f"__builtin_assume_aligned({source}, 64)" if array.space in ("block", "scratch") else f"({source})"
         head.append(f"  {kind} {name} = ({const}{MEMORY[array.dtype]}*){aligned};")
-    head[2:2] = [f"  const int64_t n{k} = args[{k}];" for k in sorted(text.arguments)]
+    head[3:3] = [f"  const int64_t n{k} = args[{k}];" for k in sorted(text.arguments)]
     loop = f"  for (int64_t {group.task.name} = first; {group.task.name} < last; ++{group.task.name}) {{"
     fence = ["  st_stream_fence();"] if text.streams else []
     return "\n".join([*head, loop, *body, "  }", *fence, "}", ""])
+
+
+def _vector(size: int) -> str:
+    """The attribute that asks for vectors of so many bytes, of the sizes that there are."""
+    return f"ST_VECTOR({8 * max(s for s in (16, 32, 64) if s <= max(size, 16))}) " if size else ""
 
 
 class _Text:

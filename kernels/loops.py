@@ -179,13 +179,17 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgram:
-    """What one task of a group does; `task` is its number among the group's `tasks`."""
+    """What one task of a group does; `task` is its number among the group's `tasks`.
+
+    vector_bytes   how wide the registers of its vector loops should be; 0: as the target likes
+    """
 
     tasks: Expr
     tasks_per_block: int
     task: Local
     arrays: tuple[Array, ...]
     body: tuple[Stmt, ...]
+    vector_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...graphs.dtypes import DType
 from ...search_space.plan import Group
 from ..loops import Expr, GroupProgram, Let, Literal, Local, Stmt
+from .algebra import computing
 from .context import Context
 from .errors import LoweringError
 from .integers import Range, ceiling, divide, minimum, modulo, mul, number, sub
@@ -80,4 +81,18 @@ def lower_group(ctx: Context, group: Group) -> LoweredGroup:
     tasks: Expr = number(1)
     for count in counts:
         tasks = mul(tasks, count)
-    return LoweredGroup(GroupProgram(tasks, group.tasks_per_block, task, arrays, tuple(body)), block_bytes)
+    program = GroupProgram(tasks, group.tasks_per_block, task, arrays, tuple(body), _vector_bytes(ctx, group))
+    return LoweredGroup(program, block_bytes)
+
+
+def _vector_bytes(ctx: Context, group: Group) -> int:
+    """The widest vector that the group's stages ask for: width times the widest element they compute with."""
+    widest = 0
+    for stage in group.stages:
+        if stage.vector < 0:
+            continue
+        for v in (*stage.values, *stage.combine):
+            operands = [read.value for read in ctx.value(v).reads]
+            sizes = [computing(ctx.value(u).dtype).size for u in (v, *operands)]
+            widest = max(widest, stage.width * max(sizes))
+    return widest

@@ -10,6 +10,11 @@ typedef __UINT16_TYPE__ uint16_t;
 typedef __UINT32_TYPE__ uint32_t;
 typedef __UINT64_TYPE__ uint64_t;
 #define ST_INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__) && !defined(__clang__)
+#define ST_VECTOR(bits) __attribute__((target("prefer-vector-width=" #bits)))
+#else
+#define ST_VECTOR(bits)
+#endif
 #define ST_INFINITY __builtin_inff()
 
 struct st_team {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ EDGES += [89.0, 200.0, -87.4, -104.0, -200.0, 3.4e38, -3.4e38, 1e10, -1e5, 9.0, 
 
 
 @cache
-def unary_outputs(folder: Path, dtype: DType) -> dict[str, NDArray[Any]]:
+def unary_outputs(folder: Path, dtype: DType, vector_math: bool = True) -> dict[str, NDArray[Any]]:
     """Every function of one float at the edges, in one kernel."""
     b = Builder(dtype)
     x = b.input(len(EDGES))
@@ -124,7 +125,10 @@ def unary_outputs(folder: Path, dtype: DType) -> dict[str, NDArray[Any]]:
     outputs = [b.op(name, (i,), (x, (i,))) for name in names]
     sub = b.subgraph(*outputs)
     plan = Plan(one_group([(i, len(EDGES))], Stage(tuple(outputs), (i,), vector=i, width=16)))
-    (built,) = build_plans([(sub, plan)], host_target(), cache=folder)
+    compiler = find_compiler()
+    assert compiler is not None
+    compiler = replace(compiler, vector_math=vector_math and compiler.vector_math)
+    (built,) = build_plans([(sub, plan)], host_target(), cache=folder, compiler=compiler)
     assert isinstance(built, BuiltPlan)
     data = [np.array(EDGES, dtype.numpy)]
     with np.errstate(all="ignore"):
@@ -145,6 +149,19 @@ def test_functions_at_the_edges(name: str, dtype: DType, folder: Path) -> None:
     np.testing.assert_allclose(got[~huge], wanted[~huge], rtol=6e-7 if dtype is DType.F32 else 1e-14, atol=2e-45)
     zero = (wanted == 0) & ~huge
     assert (np.signbit(got[zero]) == np.signbit(wanted[zero])).all()
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf"])
+def test_functions_without_a_vector_library(name: str, folder: Path) -> None:
+    got, wanted = unary_outputs(folder, DType.F32, False)[name]
+    np.testing.assert_allclose(got, wanted, rtol=6e-7, atol=2e-45)
+    assert (np.signbit(got[wanted == 0]) == np.signbit(wanted[wanted == 0])).all()
+
+
+def test_vector_width_of_a_plan_is_asked_for() -> None:
+    for width, bits in ((4, 128), (8, 256), (16, 512)):
+        source = emit(lower(softmax(4, 64), softmax_plan(2, width), host_target()), ["k"])
+        assert f"ST_VECTOR({bits}) static" in source
 
 
 def binary_cases(dtype: DType) -> list[NDArray[Any]]:
