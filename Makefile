@@ -12,7 +12,7 @@ DEMO   := out/demo
 TESTS  ?= tests
 JOBS   ?= 2
 
-.PHONY: demo test check format wheel smoke clean setup setup-dev
+.PHONY: demo test check format wheel clean setup setup-dev
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.runtime
@@ -34,6 +34,11 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 
 .typing/stitchtune:
 	@mkdir -p .typing && ln -sfn .. $@
+
+demo: setup
+	@mkdir -p $(DEMO)
+	$(BIN)/python examples/weights.py examples/bert_block.onnx $(DEMO)
+	$(BIN)/python tune.py $(DEMO)/bert_block.onnx --budget 60 --effort quick --db $(DEMO)/plans.db --out $(DEMO)/report
 
 test: setup-dev
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)

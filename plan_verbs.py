@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,30 +44,38 @@ def list_(everything: bool, digest: str, db: str | None, as_json: bool) -> int:
     database = _database(db)
     used = database.in_use_ids()
     stored = [s for s in database.measurements() if s.measurement.key.digest.startswith(digest)]
+    pinned = _pinned(database, stored)
     shown = [s for s in stored if everything or s.id in used]
     if as_json:
-        print_json({"database": database.name, "plans": [_summary(s, s.id in used) for s in shown]})
+        found = [{**_summary(s, s.id in used), "pinned": s.id in pinned} for s in shown]
+        print_json({"database": database.name, "plans": found})
         return 0
     echo(f"database {database.name}")
+    labels = {part.key: part.label for record in database.graphs() for part in record.parts}
     rows = [
         (
             s.id,
             s.measurement.key.digest[:12],
-            "x".join(map(str, s.measurement.key.extents)),
+            labels.get(s.measurement.key) or "x".join(map(str, s.measurement.key.extents))[:40],
             s.measurement.key.target.name,
             s.measurement.kind,
             s.measurement.status,
             duration(s.measurement.seconds),
-            "in use" if s.id in used else "",
+            "pinned" if s.id in pinned else "in use" if s.id in used else "",
             s.measurement.origin,
         )
         for s in shown
     ]
-    table(("id", "structure", "extents", "target", "kind", "status", "time", "", "from"), rows)
+    table(("id", "structure", "subgraph", "target", "kind", "status", "time", "", "from"), rows)
     counts = Counter(s.measurement.status for s in stored if s.measurement.status in FAULTS)
     faults = ", ".join(f"{n} {status}" for status, n in counts.most_common())
     echo(f"{len(used)} plans in use, {len(stored)} measurements" + (f", faults: {faults}" if faults else ""))
     return 0
+
+
+def _pinned(database: Database, stored: Sequence[Stored]) -> frozenset[int]:
+    rows, _ = database.in_use({s.measurement.key.digest for s in stored}, ())
+    return frozenset(row.id for row in rows if row.pinned is not None)
 
 
 @plans.command()

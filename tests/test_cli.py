@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.command_line import CommandLine, block
+from tests.command_line import ROOT, CommandLine, Done, block
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +168,113 @@ def test_symbolic_dimensions_are_bound_by_option(tune_py: CommandLine, tmp_path:
     done = tune_py("run", path)
     assert done.code == 2
     assert "N" in done.err.splitlines()[-1]
+
+
+# --- tuning; later tests build on what the first one finds
+
+
+@pytest.fixture(scope="module")
+def tuned(tune_py: CommandLine, graph: Path) -> Done:
+    """The graph tuned once into a database of its own, with a report."""
+    return tune_py(
+        *("tune", graph, "--budget", 25, "--effort", "quick", "--trials", 4),
+        *("--db", "plans.db", "--out", "report", "--json"),
+    )
+
+
+def test_tune_measures_and_remembers(tune_py: CommandLine, tuned: Done, graph: Path) -> None:
+    assert tuned.code == 0, tuned.err
+    [found] = tuned.document["results"]
+    assert found["measured"] > 0
+    assert found["synthetic"]
+    assert all(one["best"] is not None for one in found["subgraphs"])
+    assert (tune_py.home / "report" / "report.html").stat().st_size > 10_000
+    assert "budget" not in tuned.out.splitlines()[0], "nothing but JSON on standard output"
+    assert "s left" in tuned.err
+
+    again = tune_py("tune", graph, "--db", "plans.db", "--effort", "quick")
+    assert again.code == 0
+    assert "nothing was measured" in again.out
+    assert again.out.splitlines()[0] == f"target cpu {again.out.splitlines()[0].partition('cpu ')[2]}"
+    assert "plans.db" in again.out.splitlines()[0]
+
+
+def test_run_uses_the_plans_found(tune_py: CommandLine, tuned: Done, graph: Path) -> None:
+    assert tuned.code == 0
+    done = tune_py("run", graph, "--db", "plans.db", "--require-plan", "--check", "--json")
+    assert done.code == 0, done.err
+    assert {one["how"] for one in done.document["subgraphs"]} == {"exact"}
+
+
+def test_report_from_the_database(tune_py: CommandLine, tuned: Done) -> None:
+    assert tuned.code == 0
+    found = tune_py("report", "--db", "plans.db", "--out", "again", "--json").document
+    assert (tune_py.home / found["page"]).exists()
+    assert tune_py("report", "--db", "plans.db", "--graph", "nobody", "--out", "again").code == 2
+
+
+def test_plans_are_listed_shown_pinned_and_pruned(tune_py: CommandLine, tuned: Done) -> None:
+    assert tuned.code == 0
+    listed = tune_py("plans", "list", "--db", "plans.db", "--json").document["plans"]
+    assert {one["status"] for one in listed} == {"ok"}
+    ident = listed[0]["id"]
+    shown = tune_py("plans", "show", ident, "--db", "plans.db", "--json").document
+    assert shown["plan"]["kernels"]
+    assert "kernel 0" in tune_py("plans", "show", ident, "--db", "plans.db").out
+    assert tune_py("plans", "pin", ident, "--db", "plans.db").code == 0
+    assert "pinned" in tune_py("plans", "list", "--db", "plans.db").out
+    assert tune_py("plans", "pin", ident, "--off", "--db", "plans.db").code == 0
+    assert tune_py("plans", "prune", "--days", 100, "--db", "plans.db", "--json").document["measurements"] == 0
+
+
+def test_plans_travel(tune_py: CommandLine, tuned: Done, graph: Path) -> None:
+    assert tuned.code == 0
+    assert tune_py("plans", "export", "travel.jsonl", "--db", "plans.db").code == 0
+    found = tune_py("plans", "import", "travel.jsonl", "--db", "other.db", "--json").document
+    assert found["added"] > 0
+    assert found["used"] > 0
+    merged = tune_py("plans", "merge", "plans.db", "--db", "merged.db", "--json").document
+    assert merged["added"] >= found["added"]
+    # an imported plan is checked once before its first use, then it is as good as any
+    for _ in range(2):
+        done = tune_py("run", graph, "--db", "other.db", "--require-plan", "--check", "--json")
+        assert done.code == 0, done.err
+
+
+def test_a_stored_candidate_is_replayed(tune_py: CommandLine, tuned: Done) -> None:
+    assert tuned.code == 0
+    ident = tune_py("plans", "list", "--db", "plans.db", "--json").document["plans"][0]["id"]
+    done = tune_py("plans", "replay", ident, "--db", "plans.db", "--out", "replay", "--json")
+    assert done.code == 0, done.err
+    assert done.document["status"] == "ok"
+    source = Path(tune_py.home / done.document["source"])
+    command = source.read_text().splitlines()[0].removeprefix("// ")
+    subprocess.run(command, shell=True, check=True, cwd=source.parent)
+    ran = subprocess.run([source.with_suffix("")], check=True, cwd=source.parent, capture_output=True, text=True)
+    assert "us on one thread" in ran.stdout
+
+
+def test_a_database_of_something_else_is_told_apart(tune_py: CommandLine, graph: Path) -> None:
+    (tune_py.home / "text.db").write_text("no database" * 100)
+    done = tune_py("run", graph, "--db", "text.db")
+    assert done.code == 0
+    assert "going on without stored plans" in done.err
+    done = tune_py("tune", graph, "--db", "text.db", "--budget", 1)
+    assert done.code == 1
+    assert "text.db" in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+
+
+def test_ctrl_c_keeps_what_was_found(tune_py: CommandLine, graph: Path) -> None:
+    arguments = [sys.executable, str(ROOT / "tune.py"), "tune", str(graph), "--db", "broken-off.db", "--effort", "max"]
+    with subprocess.Popen(
+        [*arguments, "--budget", "120"], env=tune_py.environment(), cwd=tune_py.home, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "trials, best" in line and "best -" not in line:
+                break
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+        assert process.wait(60) == 130
+    assert tune_py("plans", "list", "--db", "broken-off.db", "--all", "--json").document["plans"]

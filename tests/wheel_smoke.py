@@ -1,28 +1,44 @@
 """Run by .ci/run with the Python of an environment that has only the wheel, from a folder outside the checkout.
 
-usage: python -I wheel_smoke.py PATH_OF_THE_STITCHTUNE_COMMAND
+usage: python -I wheel_smoke.py STITCHTUNE_COMMAND GRAPH.onnx
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import stitchtune
 
 
-def main(command: str) -> None:
+def main(command: str, graph: str) -> None:
     home = Path(stitchtune.__file__).parent
     assert "site-packages" in home.parts, home
     leaked = [p.name for p in home.parent.iterdir() if p.name in ("graphs", "kernels", "results", "tuner", "tests")]
     assert not leaked, leaked
     binaries = [str(p) for p in home.rglob("*") if p.suffix in (".so", ".o", ".a", ".dll", ".dylib")]
     assert not binaries, binaries
-    done = subprocess.run([command, "--version"], check=True, capture_output=True, text=True)
-    assert stitchtune.__version__ in done.stdout, done.stdout
-    subprocess.run([command, "doctor"], check=True)
+
+    def run(*arguments: str) -> Any:
+        done = subprocess.run([command, *arguments, "--json"], check=True, capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    assert run("doctor")["version"] == stitchtune.__version__
+    seen = run("inspect", graph)
+    [tuned] = run("tune", graph, "--budget", "10", "--effort", "quick", "--trials", "3", "--out", "report")["results"]
+    assert tuned["measured"] > 0
+    assert Path("report/report.html").exists()
+    ran = run("run", graph, "--check", "--require-plan")
+    assert all(one["ok"] for one in ran["check"])
+    row = run("bench", graph, "--peers", "unfused,onnxruntime", "--bursts", "4", "--no-whole")["rows"][0]
+    assert [one["name"] for one in row["contestants"]] == ["stitched", "unfused", "onnxruntime"]
+    model = stitchtune.compile(graph)
+    print(model.report())
+    print(f"wheel: {len(seen['subgraphs'])} subgraphs, {tuned['measured']} plans measured, {ran['launches']} launches")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
