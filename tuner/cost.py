@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from ..graphs.subgraph import Subgraph
 from ..search_space.plan import Kernel, Phase, Plan
 from ..search_space.target import DeviceModel
-from .traffic import View, Work, group_work, task_count, view
+from .traffic import Work, group_work, task_count
+from .view import View, view
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ from .protocol import Subject
 from .recording import record_inputs, recorded
 from .reference import Reference
 from .residual import Observation, Quality, fit, quality
-from .task import Task, Workshop
+from .task import Task
+from .workshop import Workshop
 
 CONFIRM_SECONDS = 0.6
 """Part of the budget kept for the confirmation of each subgraph."""

@@ -14,16 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from ..graphs.rounding import Precision
 from ..graphs.subgraph import Subgraph
 from ..kernels.build import BuiltPlan, build_plans
-from ..results.database import Database
-from ..results.records import Measurement, PlanKey
+from ..results.records import Fact, PlanKey
 from ..results.rows import Stored
 from ..search_space.plan import Plan
-from ..search_space.target import DeviceModel, Target
 from .budget import Arm
 from .cost import limit
 from .events import Doing, Standing
@@ -32,6 +28,7 @@ from .measure import Measurer
 from .protocol import Job, Outcome, Pace, Subject, Timing
 from .residual import Observation, Residual
 from .strategy import Candidate, Search
+from .workshop import Workshop
 
 Tell = Callable[[Doing, str, str], None]
 """Told what the task is doing, with the status and message of the plan measured last."""
@@ -44,24 +41,6 @@ FAR = 3.0
 
 SIGNIFICANT = 2.0
 """Standard errors that a winner must be faster by."""
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """What the tasks of a run share."""
-
-    db: Database
-    model: DeviceModel
-    target: Target
-    cache: Path
-    precision: Precision
-    jobs: int
-    seed: int
-    run: str
-    started: float
-    synthetic: bool
-    pace: Pace
-    final: Pace
 
 
 @dataclass(frozen=True)
@@ -357,36 +336,8 @@ class Task:
         key: PlanKey | None = None,
     ) -> int:
         """Writes one attempt to the database; the number of its row."""
-        shop, timing = self._shop, outcome.timing
-        extra: tuple[tuple[str, float | str], ...] = facts
-        if ratio is not None:
-            extra = (("ratio", ratio), *extra)
-        if outcome.excluded:
-            extra = (("excluded", outcome.excluded), *extra)
-        return shop.db.record(
-            Measurement(
-                key=key or self.key,
-                plan=candidate.plan,
-                status=outcome.status,
-                kind=candidate.kind,
-                seconds=timing.seconds if timing else None,
-                spread=timing.spread if timing else None,
-                cold=timing.cold if timing else None,
-                cold_spread=timing.cold_spread if timing else None,
-                samples=timing.samples if timing else 0,
-                traffic=int(sum(p.far_bytes for p in candidate.cost.phases)),
-                predicted=candidate.predicted,
-                assignment=candidate.assignment,
-                trial=self.trials,
-                seed=shop.seed,
-                run=shop.run,
-                elapsed=time.monotonic() - shop.started,
-                synthetic=shop.synthetic,
-                facts=extra,
-                message=outcome.message,
-                created=time.time(),
-            )
-        )
+        extra: tuple[tuple[str, Fact], ...] = facts if ratio is None else (("ratio", ratio), *facts)
+        return self._shop.book(key or self.key, candidate, outcome, self.trials, extra)
 
 
 def ratio_of(timing: Timing, rival: Timing) -> tuple[float, float]:

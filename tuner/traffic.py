@@ -1,4 +1,4 @@
-"""What the tasks of a group read, write and compute, from plan and subgraph alone.
+"""What the tasks of a group read and write, from plan and subgraph alone.
 
 Bytes are charged to the place they come from: *far* memory (first touch: DRAM, or whichever cache holds the whole
 working set), the shared *cache* (touched before, but too long ago for the block's own memory), or *block* memory
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ..graphs.primitives import PRIMITIVES
-from ..graphs.subgraph import AxisVar, FloorDiv, Index, Lookup, Mod, Subgraph, Sum
+from ..graphs.subgraph import AxisVar, Subgraph
 from ..search_space.access import Access, walk
-from ..search_space.plan import Group, Place, Plan, Stage
-from ..search_space.target import DeviceModel
+from ..search_space.plan import Group, Stage
+from .instructions import instructions
+from .view import View, unit_axis
 
 LINE = 64
 """Bytes that memory moves at least (a cache line; two sectors of a GPU)."""
@@ -32,9 +32,6 @@ CROWDED = 8
 
 NEAR = 0.75
 """Share of a cache that a footprint may take and still be found there."""
-
-SECONDS = {"add": 1 / 30e9, "gather": 1 / 5e9, "chain": 1 / 0.7e9, "loop": 1 / 3e8, "task": 1 / 5e7}
-"""Seconds per element of the classes that every model knows, where it has not measured them."""
 
 
 @dataclass(frozen=True)
@@ -60,54 +57,6 @@ class Work:
         )
 
 
-@dataclass(frozen=True)
-class View:
-    """A plan with what several groups need to know of each other."""
-
-    sub: Subgraph
-    plan: Plan
-    model: DeviceModel
-    places: Mapping[tuple[int, int], Place]
-    parts: Mapping[int, int]
-    """Partial results per element of each split reduction."""
-    rates: Mapping[str, float]
-    kept: frozenset[int] = field(default=frozenset())
-    """Values that some consumer reads from memory."""
-
-    def inlined(self, value: int, reader: int) -> bool:
-        return self.places.get((value, reader)) == "inline"
-
-    def rate(self, op: str) -> float:
-        """Elements of four bytes per second and processor, vectorised."""
-        if op in self.rates:
-            return self.rates[op]
-        if op in SECONDS:
-            return 1 / SECONDS[op]
-        cost = PRIMITIVES[op].cost if op in PRIMITIVES else 1
-        nearest = "exp" if cost >= 12 and "exp" in self.rates else "add"
-        weight = cost / 12 if nearest == "exp" else cost
-        return self.rate(nearest) / weight
-
-    def scalar_rate(self, op: str) -> float:
-        return self.rate(op) / (self.model.target.vector_bytes / 4)
-
-
-def view(sub: Subgraph, plan: Plan, model: DeviceModel) -> View:
-    """`plan` of `sub` on the device of `model`, ready for `group_work`."""
-    places = {(e.value, e.consumer): e.place for e in plan.edges}
-    kept = {e.value for e in plan.edges if e.place in ("block", "global", "alias")} | set(sub.outputs)
-    parts: dict[int, int] = {}
-    for kernel in plan.kernels:
-        for phase in kernel.phases:
-            for group in phase.groups:
-                tiles = dict(group.parallel)
-                for stage in group.stages:
-                    for value in stage.values:
-                        split = [math.ceil(sub.extents[a] / tiles[a]) for a in sub.values[value].reduce if a in tiles]
-                        parts[value] = max(parts.get(value, 1), math.prod(split))
-    return View(sub, plan, model, places, parts, dict(model.throughput), frozenset(kept))
-
-
 def task_count(sub: Subgraph, group: Group) -> int:
     """Tasks of a group: tiles of its parallel axes."""
     return math.prod(math.ceil(sub.extents[a] / tile) for a, tile in group.parallel)
@@ -124,7 +73,8 @@ def group_work(view: View, group: Group) -> list[Work]:
     seen: set[tuple[int, frozenset[int]]] = set()
     works = []
     for stage, stage_touches in zip(group.stages, touches, strict=True):
-        work = _instructions(view, stage, sizes)
+        operations, overhead = instructions(view, stage, sizes, dict(group.parallel))
+        work = Work(operations=operations, overhead=overhead)
         for touch in stage_touches:
             work += _traffic(view, group, touch, sizes, footprint, (touch.value, touch.axes) in seen)
             seen.add((touch.value, touch.axes))
@@ -138,9 +88,6 @@ def _sizes(sub: Subgraph, group: Group) -> dict[int, float]:
     for axis, tile in group.parallel:
         sizes[axis] = sub.extents[axis] / max(1, math.ceil(sub.extents[axis] / tile))
     return sizes
-
-
-# --- memory
 
 
 @dataclass(frozen=True)
@@ -294,101 +241,3 @@ def _crowding(sub: Subgraph, access: Access, axis: int) -> float:
             return float(shared * 4 if shared >= CROWDED else shared)
         stride *= sub.extents[own]
     return 1.0
-
-
-def unit_axis(index: Index) -> int:
-    """The axis along which an index advances by one; -1 when there is none."""
-    match index:
-        case AxisVar(axis):
-            return axis
-        case Sum(terms):
-            return next((unit_axis(t) for c, t in terms if c == 1 and unit_axis(t) >= 0), -1)
-        case Mod(term, _):
-            return unit_axis(term)
-        case _:
-            return -1
-
-
-# --- instructions
-
-
-def _instructions(view: View, stage: Stage, sizes: Mapping[int, float]) -> Work:
-    """Processor seconds of a stage in one task: operators, irregular loads, dependent accumulation, loop starts."""
-    seconds = 0.0
-    for root in stage.values:
-        value = view.sub.values[root]
-        seconds += _operator(view, stage, sizes, root, frozenset(value.domain))
-        done: set[tuple[int, tuple[Index, ...]]] = set()
-        for access in walk(view.sub, root, view.inlined):
-            source = view.sub.values[access.value]
-            if view.inlined(access.value, access.reader) and source.op not in ("input", "const"):
-                if (access.value, access.index) not in done:
-                    done.add((access.value, access.index))
-                    seconds += _operator(view, stage, sizes, access.value, access.axes)
-            elif source.op != "const" and stage.vector in access.axes:
-                unit = unit_axis(access.index[-1]) if access.index else -1
-                count = _executions(stage, sizes, access.axes)
-                irregular = unit != stage.vector or any(_is_irregular(i) for i in access.index)
-                seconds += count / view.rate("gather") if irregular else 0.5 * count / view.rate("add")
-        if root in view.kept and stage.vector in value.axes and stage.vector != value.axes[-1]:
-            seconds += 2 * _executions(stage, sizes, frozenset(value.axes)) / view.rate("gather")
-    innermost = math.prod(sizes[a] for a in stage.order[:-1])
-    return Work(operations=seconds, overhead=innermost / view.rate("loop"))
-
-
-def _vector_steps(extent: float, width: int, native: int) -> float:
-    """Native vector operations that a loop of `extent` elements takes; the rest runs in halves, quarters and singly."""
-    full = math.floor(extent / width) * width
-    rest = extent - full
-    steps = full / native * (1.0 if width >= native else 1.1)
-    lanes = native
-    while lanes > 4 and rest > 0:
-        steps += rest // lanes
-        rest -= rest // lanes * lanes
-        lanes //= 2
-    return steps + rest
-
-
-def _is_irregular(index: Index) -> bool:
-    """True for what is not a sum of axes: lookups and divisions need an address per element."""
-    match index:
-        case Sum(terms):
-            return any(_is_irregular(t) for _, t in terms)
-        case FloorDiv() | Mod() | Lookup():
-            return True
-        case _:
-            return False
-
-
-def _executions(stage: Stage, sizes: Mapping[int, float], axes: frozenset[int]) -> float:
-    """How often something runs that depends on `axes`: it is hoisted out of the loops inside its innermost axis."""
-    last = max((i for i, a in enumerate(stage.order) if a in axes), default=-1)
-    return math.prod(sizes[a] for a in stage.order[: last + 1])
-
-
-def _operator(view: View, stage: Stage, sizes: Mapping[int, float], number: int, axes: frozenset[int]) -> float:
-    value = view.sub.values[number]
-    operands = [view.sub.values[r.value].dtype.size for r in value.reads]
-    item = max(4 if value.dtype.is_low_precision else value.dtype.size, *operands, 1)
-    native = max(1, view.model.target.vector_bytes // item)
-    count = _executions(stage, sizes, axes)
-    weight = len(value.reads) if value.op == "piecewise" else 1
-    name = {"sum": "add", "prod": "add", "max": "maximum", "min": "minimum", "piecewise": "where"}.get(
-        value.op, value.op
-    )
-    vectorised = stage.vector >= 0 and stage.vector in axes and stage.width > 1
-    if not vectorised:
-        seconds = weight * count / view.scalar_rate(name)
-    else:
-        extent = sizes[stage.vector]
-        steps = _vector_steps(extent, stage.width, native)
-        seconds = weight * count / extent * steps * native / (view.rate(name) * 4 / item)
-    if value.reduce and stage.order and stage.order[-1] in value.reduce:
-        # each step of the innermost loop waits for the one before it
-        reduction = view.plan.reduction(number)
-        chains = reduction.accumulators * (stage.width if vectorised else 1)
-        seconds = max(seconds, count / chains / view.rate("chain"))
-        seconds += count / sizes[stage.order[-1]] * 4 / view.rate("chain")
-        if reduction.coupled >= 0:
-            seconds += count / (view.rate("div") if vectorised else view.scalar_rate("div"))
-    return seconds
