@@ -1,6 +1,8 @@
-"""Narrowing: values lose the axes that nobody needs them to have.
+"""Narrowing: values lose the axes that nobody needs them to have, and keep the others in one order.
 
 1. A value that does not depend on one of its axes is computed without it: an exporter may broadcast before or after.
+   The axes that are left stand in the order in which the value reads its operands, where that is one order, however
+   an exporter transposed in between.
 2. A value that is read only at fixed positions along an axis is computed at those alone, once for each: the gates of an
    LSTM cell, sliced from one sum, become values of their own that their readers keep in registers.
 
@@ -9,12 +11,27 @@ Outputs keep their axes. A copy that remains of a selected piece of a concat is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from .index import Renaming, Space
 from .numbering import spelling_key
-from .subgraph import AxisVar, Bound, Index, Int, Lookup, Read, Slot, Value, all_reads, axes_of, axes_of_read
+from .subgraph import (
+    AxisVar,
+    Bound,
+    FloorDiv,
+    Index,
+    Int,
+    Lookup,
+    Mod,
+    Read,
+    Slot,
+    Sum,
+    Value,
+    all_reads,
+    axes_of,
+    axes_of_read,
+)
 
 MOST_VERSIONS = 8
 """Positions up to which a value is computed once for each instead of as a whole."""
@@ -26,14 +43,28 @@ def narrow(values: Sequence[Value], outputs: Sequence[int], space: Space) -> tup
     """What `outputs` need of `values` (in topological order, each with axes of its own), narrowed; and the new numbers
     of outputs and inputs. Equal values are one, but a position (iota) is computed anew for each read of it, so that it
     ties no axes together."""
-    lean = _drop_unused(values, frozenset(outputs), space)
-    return _Selection(lean, frozenset(outputs), space).result()
+    lean = _arrange(values, frozenset(outputs), space)
+    same = {number: _source(lean, number, space) for number in outputs}
+    found, moved = _Selection(lean, frozenset(same.values()), space).result()
+    return found, {**moved, **{number: moved[source] for number, source in same.items()}}
 
 
-# --- 1. axes that a value does not depend on
+def _source(values: Sequence[Value], number: int, space: Space) -> int:
+    """The computed value that an output is a copy of, in the same order; itself if it is none."""
+    value = values[number]
+    if value.op != "copy" or value.reads[0].where:
+        return number
+    read = value.reads[0]
+    source = values[read.value]
+    same = read.index == tuple(map(AxisVar, value.axes)) and source.op not in _LEAVES
+    extents = space.extents
+    return read.value if same and [extents[a] for a in value.axes] == [extents[a] for a in source.axes] else number
 
 
-def _drop_unused(values: Sequence[Value], outputs: frozenset[int], space: Space) -> list[Value]:
+# --- 1. which axes, in which order
+
+
+def _arrange(values: Sequence[Value], outputs: frozenset[int], space: Space) -> list[Value]:
     kept: dict[int, tuple[int, ...]] = {}
     found: list[Value] = []
 
@@ -48,16 +79,47 @@ def _drop_unused(values: Sequence[Value], outputs: frozenset[int], space: Space)
     for number, value in enumerate(values):
         if kept:
             value = _with_reads(value, thin, atom, space)
+        order = _order(value)
+        if value.op in ("sum", "prod", "max", "min"):
+            value = replace(value, reduce=tuple(sorted(value.reduce, key=order.__getitem__)))
         if number not in outputs and value.op not in _LEAVES:
-            used = frozenset[int]().union(*map(axes_of_read, value.reads))
-            if value.position is not None:
-                used |= axes_of(value.position)
-            places = tuple(k for k, axis in enumerate(value.axes) if axis in used)
-            if len(places) < len(value.axes):
-                kept[number] = places
+            places = [k for k, axis in enumerate(value.axes) if axis in order]
+            places.sort(key=lambda k: order[value.axes[k]])
+            if places != list(range(len(value.axes))):
+                kept[number] = tuple(places)
                 value = replace(value, axes=tuple(value.axes[k] for k in places))
         found.append(value)
     return found
+
+
+def _order(value: Value) -> dict[int, int]:
+    """A rank for every axis that a value depends on: by its reads that have all of them, if those agree."""
+    reads = [list(dict.fromkeys(a for i in read.index for a in _sequence(i))) for read in value.reads]
+    used = frozenset[int]().union(*map(axes_of_read, value.reads))
+    if value.position is not None:
+        used |= axes_of(value.position)
+    own = [axis for axis in (*value.axes, *value.reduce) if axis in used]
+    whole = {tuple(axes) for axes in reads if len(axes) == len(own)}
+    # A reduced axis without a read that names it, of a sum over equal values, comes last.
+    ranked = [*(whole.pop() if len(whole) == 1 else own), *value.reduce]
+    return {axis: rank for rank, axis in reversed(list(enumerate(ranked)))}
+
+
+def _sequence(index: Index) -> Iterator[int]:
+    """The axes that an index mentions, as they come."""
+    match index:
+        case AxisVar(axis):
+            yield axis
+        case Sum(terms):
+            for _, term in terms:
+                yield from _sequence(term)
+        case FloorDiv(term, _) | Mod(term, _):
+            yield from _sequence(term)
+        case Lookup(read, _):
+            for inner in read.index:
+                yield from _sequence(inner)
+        case _:
+            pass
 
 
 def _with_reads(value: Value, read: Callable[[Read], Read], atom: Callable[[Index], Index], space: Space) -> Value:
