@@ -134,7 +134,8 @@ def _subgraph(
 ) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(part, name) for name in ("occurrences", "nodes", "operations")}
     row |= {"graph": graph.name, "number": number, "key": key_id(part.key), "digest": part.key.digest}
-    row |= {"label": part.label or part.key.digest[:8], "extents": "x".join(map(str, part.key.extents))}
+    extents = "x".join(map(str, part.key.extents))
+    row |= {"label": part.label or f"{part.key.digest[:8]} {extents}", "extents": extents}
     row |= {"bytes_min": part.bytes_min or None, "kernels_unfused": part.kernels_unfused or None}
     row |= {"kernels_heuristic": part.kernels_heuristic or None, "how": "none"}
     row["trials"] = sum(s.measurement.kind == "search" for s in attempts)

@@ -74,9 +74,8 @@ def _plain(text: str) -> str:
 
 
 def _label(row: Any) -> str:
-    name = row.label if len(row.label) <= 26 else row.label[:25] + "…"
-    shape = row.extents.replace("x", "×") if len(row.extents) <= 22 else row.extents.replace("x", "×")[:21] + "…"
-    return _plain(f"{name}  {shape}" + (f"  ×{row.occurrences}" if row.occurrences > 1 else ""))
+    name = row.label if len(row.label) <= 44 else row.label[:43] + "…"
+    return _plain(name + (f"  ×{row.occurrences}" if row.occurrences > 1 else ""))
 
 
 _TIME = FuncFormatter(lambda value, _: units.tick(units.seconds(value)))
@@ -139,7 +138,7 @@ def searches(curves: pd.DataFrame, names: dict[str, str]) -> Figure | None:
     middle = table.median(axis=1)
     if len(lines) > 2:
         axes.step(steps, middle, where="post", color=INK, linewidth=2)
-    marks = [(ends[key], _plain(f"{names.get(key, key[:8])}  {units.ratio(ends[key])}"), BLUE) for key in named]
+    marks = [(ends[key], _plain(f"{names.get(key, key)[:30]}  {units.ratio(ends[key])}"), BLUE) for key in named]
     if len(lines) > 2:
         marks.append((float(middle.iloc[-1]), f"median  {units.ratio(float(middle.iloc[-1]))}", INK))
     axes.set_yscale("log", base=2)

@@ -135,7 +135,8 @@ class Run:
 class Part:
     """One distinct subgraph of a graph: its key and how often the graph holds it.
 
-    label        short name for tables ("layer norm", "s3"), nodes: exported nodes that one occurrence covers
+    label        short name for tables, its shape included ("add-erf-mul 1024x3072")
+    nodes        exported nodes that one occurrence covers
     bytes_min    bytes that any plan must move, per occurrence
     kernels      launches of the unfused plan, of the heuristic plan
     operations   primitive operations per run, for the roofline

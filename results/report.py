@@ -24,7 +24,7 @@ from .rows import Stored
 
 PAGE = "report.html"
 _WIDTH = {"comparison": 860, "accuracy": 560, "failures": 640, "schemes": 640}
-_BAR = 56
+_BAR = 48
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def fill(db: Database, subgraphs: int = 60, trials: int = 14) -> Database:
     rows: list[Measurement] = []
     for number in range(subgraphs):
         rows_, columns = int(2 ** random.uniform(5, 13)), int(2 ** random.uniform(5, 12))
-        label = NAMES[number % len(NAMES)] + (f" {number // len(NAMES)}" if number >= len(NAMES) else "")
+        label = f"{NAMES[number % len(NAMES)]} {rows_}x{columns}"
         kernels = int(random.integers(2, 9))
         key = make_key(digest=f"{number:032x}", extents=(rows_, columns))
         size = 8 * rows_ * columns

@@ -36,14 +36,14 @@ def start(place: Path, writer: int, rows: int) -> subprocess.Popen[str]:
 
 def test_eight_writers_lose_nothing(tmp_path: Path) -> None:
     place = tmp_path / "new" / "plans.db"  # all eight find no folder, no file and no tables
-    writers = [start(place, writer, 25) for writer in range(8)]
+    writers = [start(place, writer, 12) for writer in range(8)]
     outputs = [w.communicate(timeout=120) for w in writers]
     assert [(w.returncode, error) for w, (_, error) in zip(writers, outputs, strict=True)] == [(0, "")] * 8
     ids = sorted(int(line) for out, _ in outputs for line in out.split())
     stored = Database.open(place).measurements()
-    assert ids == [s.id for s in stored] == list(range(1, 201))
+    assert ids == [s.id for s in stored] == list(range(1, 97))
     for writer in range(8):
-        assert [s.measurement.trial for s in stored if s.measurement.seed == writer] == list(range(25))
+        assert [s.measurement.trial for s in stored if s.measurement.seed == writer] == list(range(12))
 
 
 def test_killed_writers_lose_nothing_that_was_committed(tmp_path: Path) -> None:
