@@ -200,6 +200,15 @@ class _Placer:
             written.update(found if few else {base: max(levels[base])})
         return written
 
+    def _smallest(self, name: str) -> str:
+        """The tensor of fewest bytes on the way from `name` to the computed one that it is moved from; the first."""
+        best = name
+        while self._moves(name):
+            name = next(i for i in self.producers[name].inputs if not all(map(self._is_base, self._bases(i))))
+            if self.graph.types[name].bytes <= self.graph.types[best].bytes:
+                best = name
+        return best
+
     def _collect_moved(
         self,
         name: str,
@@ -209,7 +218,7 @@ class _Placer:
         moved: dict[str, dict[str, int]],
     ) -> None:
         """Adds to `moved` what has to be written so that `name` can be read at `level`: by the computed tensor that it
-        comes from, the moved tensor and its level, or that tensor itself."""
+        comes from, that tensor or one moved out of it, with its level."""
         if self._is_base(name) or written.get(name, level) < level:
             return
         bases = [b for b in self._bases(name) if not self._is_base(b) and level not in levels[b] and b not in written]
@@ -217,7 +226,7 @@ class _Placer:
             return
         others = [b for b in self._bases(name) if not self._is_base(b) and b not in bases]
         if len(bases) == 1 and not others:
-            moved.setdefault(bases[0], {})[name] = max(levels[bases[0]])
+            moved.setdefault(bases[0], {})[self._smallest(name)] = max(levels[bases[0]])
         else:
             written_whole = {b: max(levels[b]) for b in bases}
             for base, at in written_whole.items():
