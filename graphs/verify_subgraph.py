@@ -37,7 +37,8 @@ def verify_subgraph(sub: Subgraph) -> None:
     1. values stand in topological order; operand count, element types and attributes fit each primitive;
     2. axes exist, none twice in the domain (`axes + reduce`) of a value; only reductions have a group;
     3. an input's axes belong to it alone and no index mentions them;
-    4. two computed values share an axis only where a chain of reads by identity connects them;
+    4. two computed values share an axis only where a chain of reads by identity, or of one input at one position,
+       connects them;
     5. a read has one index per axis of the value read, over the reader's domain, and stays inside wherever its bounds
        hold, as far as that does not depend on gathered numbers;
     6. indices are in normal form: no nested or trivial Sum, no coefficient 0, divisors of at least 2, known slots;
@@ -235,33 +236,40 @@ def _verify_input_axes(sub: Subgraph) -> None:
 
 def _verify_sharing(sub: Subgraph) -> None:
     """Rule 4: for every axis, the computed values that iterate over it are connected by reads that keep it."""
-    leader: dict[tuple[int, int], tuple[int, int]] = {}
+    leader: dict[_Use, _Use] = {}
 
-    def find(key: tuple[int, int]) -> tuple[int, int]:
-        while leader[key] != key:
-            key = leader[key]
-        return key
+    def find(use: _Use) -> _Use:
+        while leader[use] != use:
+            use = leader[use]
+        return use
 
     for number in sub.computed:
         value = sub.values[number]
         for axis in value.domain:
-            leader[number, axis] = (number, axis)
+            leader[number, axis, -1] = (number, axis, -1)
         for read in all_reads(value):
-            for axis in _kept(sub, value, read):
-                leader[find((number, axis))] = find((read.value, axis))
-    groups: dict[int, set[tuple[int, int]]] = {}
-    for number, axis in leader:
-        groups.setdefault(axis, set()).add(find((number, axis)))
+            for axis, dimension in _kept(sub, value, read):
+                source = (read.value, axis, dimension)
+                leader.setdefault(source, source)
+                leader[find((number, axis, -1))] = find(source)
+    groups: dict[int, set[_Use]] = {}
+    for use in leader:
+        groups.setdefault(use[1], set()).add(find(use))
     for axis, found in groups.items():
         _require(
-            len(found) == 1, f"values {sorted(n for n, _ in found)} share axis {axis}, unconnected by identity reads"
+            len(found) == 1, f"values {sorted(n for n, *_ in found)} share axis {axis}, unconnected by identity reads"
         )
 
 
-def _kept(sub: Subgraph, value: Value, read: Read) -> Iterator[int]:
-    """The axes that `read` maps by identity from a computed value to its reader."""
+_Use = tuple[int, int, int]
+"""A value, an axis, and -1; or an input, the axis that some reader has there, and the dimension read at it."""
+
+
+def _kept(sub: Subgraph, value: Value, read: Read) -> Iterator[tuple[int, int]]:
+    """(axis, -1) for each axis shared with the computed value read, (axis, dimension) where the read is of an input."""
     source = sub.values[read.value]
-    if not source.is_input:
-        for axis, index in zip(source.axes, read.index, strict=True):
-            if index == AxisVar(axis) and axis in value.domain:
-                yield axis
+    for dimension, (axis, index) in enumerate(zip(source.axes, read.index, strict=True)):
+        if source.is_input and read.is_plain and isinstance(index, AxisVar):
+            yield index.axis, dimension
+        elif index == AxisVar(axis) and axis in value.domain:
+            yield axis, -1

@@ -27,11 +27,13 @@ class StageDraft:
 class GroupDraft:
     """One independent iteration space in a phase.
 
+    label    names the group in knobs and in `Context.kept`: the dominant that opened it; with a "c" when it was opened
+             to combine that dominant's partial results
     partial  members whose reduction runs over a parallel axis: every task leaves a partial result
     combine  reductions of earlier phases that this group's tasks combine before they use them
     """
 
-    seed: int
+    label: str
     phase: int
     parallel: tuple[int, ...]
     members: list[int] = field(default_factory=list)
@@ -53,7 +55,7 @@ class Context:
     """The subgraph and target of one stitching, with what the passes ask again and again.
 
     recompute    whether small anchors may be computed again by large sites (is_transparent)
-    kept         elementwise values listed by decision, although nothing requires it: value -> seed of their group
+    kept         elementwise values listed by decision, although nothing requires it: value -> label of their group
     extra        elementwise values made anchors because no single place serves all their readers
     inline_edges, global_edges   (value, reader) pairs whose place was fixed so that it holds at every site
     """
@@ -61,7 +63,7 @@ class Context:
     sub: Subgraph
     target: Target
     recompute: bool = True
-    kept: dict[int, int] = field(default_factory=dict)
+    kept: dict[int, str] = field(default_factory=dict)
     extra: frozenset[int] = frozenset()
     inline_edges: set[tuple[int, int]] = field(default_factory=set)
     global_edges: set[tuple[int, int]] = field(default_factory=set)

@@ -54,7 +54,7 @@ def _resolve(context: Context, value: int, reader: int, options: dict[Place, Gro
     elif set(options) == {"block", "global"} and _holds_all_tasks(context, value, options["block"]):
         context.global_edges.add((value, reader))
     elif set(options) <= LOCAL and reader not in context.anchor_set and reader not in context.kept:
-        context.kept[reader] = next(iter(options.values())).seed
+        context.kept[reader] = next(iter(options.values())).label
     else:
         context.extra |= {reader}
 

@@ -69,7 +69,7 @@ class _Placement:
         parallel = self._parallel(anchor)
         while not self._readable(anchor, parallel, phase):
             phase += 1
-        group = GroupDraft(seed=anchor, phase=phase, parallel=parallel)
+        group = GroupDraft(label=str(anchor), phase=phase, parallel=parallel)
         self.groups.append(group)
         self._join(anchor, group)
 
@@ -156,7 +156,7 @@ class _Placement:
             if group.phase == home.phase + 1 and group.parallel == axes and not group.members:
                 break
         else:
-            group = GroupDraft(seed=value, phase=home.phase + 1, parallel=axes)
+            group = GroupDraft(label=f"{value}c", phase=home.phase + 1, parallel=axes)
             self.groups.append(group)
         group.combine.append(value)
         self.elected[value] = group.phase

@@ -48,7 +48,7 @@ def choose_tiles(context: Context, group: GroupDraft, ask: Ask) -> None:
         near = _nearest(powers, tiles[axis])
         # The window moves with the default, so the default is part of the name.
         at = powers.index(near)
-        knob = Knob(f"tile.{group.seed}.{space}.{axis}.{near}", powers[max(0, at - 3) : at + 4], near)
+        knob = Knob(f"tile.{group.label}.{space}.{axis}.{near}", powers[max(0, at - 3) : at + 4], near)
         group.tiles[axis] = int(ask(knob))
 
 

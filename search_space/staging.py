@@ -29,7 +29,7 @@ def form_stages(context: Context, group: GroupDraft, ask: Ask) -> None:
 
 
 def _kept(context: Context, group: GroupDraft) -> list[int]:
-    return [v for v, seed in context.kept.items() if seed == group.seed]
+    return [v for v, label in context.kept.items() if label == group.label]
 
 
 def listed(context: Context, group: GroupDraft) -> list[int]:

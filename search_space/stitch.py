@@ -74,7 +74,7 @@ def _keep_shared(context: Context, group: GroupDraft, phases: list[list[GroupDra
         if answer == "inline" or not fits or not _only_here(context, group, phases, value):
             refused.add(value)
             continue
-        context.kept[value] = group.seed
+        context.kept[value] = group.label
         form_stages(context, group, ask)
 
 
@@ -173,7 +173,7 @@ def _tasks_per_block(context: Context, group: GroupDraft, ask: Ask) -> int:
     for axis in group.parallel:
         tasks *= -(-context.sub.extents[axis] // group.tiles[axis])
     many = 64 * context.target.processors
-    return int(ask(Knob(f"tasks.{group.seed}", (1, 8), 1))) if tasks >= many else 1
+    return int(ask(Knob(f"tasks.{group.label}", (1, 8), 1))) if tasks >= many else 1
 
 
 def _stage(context: Context, stage: StageDraft, ask: Ask) -> Stage:
@@ -279,11 +279,11 @@ def _alone(context: Context, value: int) -> Kernel:
     sub = context.sub
     own, reduced = sub.values[value].axes, sub.values[value].reduce
     few = context.extent(own) < 2 * context.target.processors and context.domain_work(value) >= 1 << 16
-    group = GroupDraft(value, 0, (*own, *reduced) if few and reduced else own, [value])
+    group = GroupDraft(str(value), 0, (*own, *reduced) if few and reduced else own, [value])
     phases = [[group]]
     if few and reduced:
         group.partial.add(value)
-        phases.append([GroupDraft(value, 1, own, [], combine=[value])])
+        phases.append([GroupDraft(f"{value}c", 1, own, [], combine=[value])])
     for draft in _groups(phases):
         form_stages(context, draft, default)
         mapping.choose_tiles(context, draft, default)
