@@ -21,6 +21,7 @@ from ..graphs.partition import Partition
 from ..graphs.rounding import Precision
 from ..search_space.plan import Plan
 from ..search_space.target import Target
+from .launch import array_address
 from .library import LibraryError
 from .program import KernelStep, Program, PythonStep, make_program
 from .slot import Slot, Tables, lay_out
@@ -166,7 +167,7 @@ class Executor:
             if not array.flags.c_contiguous:
                 array = np.ascontiguousarray(array)
             held.append(array)
-            address = array.__array_interface__["data"][0]
+            address = array_address(array)
             for place in places:
                 table[place] = address
         if len(feeds) != len(held):
@@ -178,7 +179,7 @@ class Executor:
             if array is None:
                 array = np.empty(shape, dtype)
             results[name] = array
-            address = array.__array_interface__["data"][0]
+            address = array_address(array)
             for place in places:
                 table[place] = address
         made = slot.run() if visit is None else slot.visit(visit)

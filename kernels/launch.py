@@ -114,7 +114,13 @@ class Bound:
         return self._team.time(self._records, repeats, batch=batch, evict=evict, limit_ns=limit_ns)
 
 
+_byte = ctypes.c_char.from_buffer
+
+
 def array_address(array: Array) -> int:
     """Where the first element lies."""
-    address: int = array.__array_interface__["data"][0]
-    return address
+    try:  # a quarter of the time of the way below, which every call of a small graph feels
+        return ctypes.addressof(_byte(array))
+    except (TypeError, ValueError):  # read-only, empty, strided, or a dtype that buffers cannot tell
+        address: int = array.__array_interface__["data"][0]
+        return address

@@ -6,18 +6,18 @@ import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.subgraph import AxisVar, Int, Read, Subgraph, Sum, Value
 from stitchtune.kernels.build import BuiltPlan, build_plans
 from stitchtune.kernels.host import host_target
-from stitchtune.kernels.launch import Executed, Launcher
+from stitchtune.kernels.launch import Executed, Launcher, array_address
 from stitchtune.kernels.team import Team, build_runtime
 from stitchtune.search_space.plan import Plan
 from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.search_space.target import Target
-
 
 Choose = Callable[[Subgraph, Target], Plan]
 
@@ -101,3 +101,12 @@ def test_arrays_that_do_not_fit_are_refused(team: Team, cache: Path) -> None:
         launcher.bind([x.astype(np.float64)], [y])
     with pytest.raises(ValueError, match="output 0 is not a writable"):
         launcher.bind([x], [np.zeros(8, np.float32)[::2]])
+
+
+def test_address_of_any_array() -> None:
+    base = np.zeros((4, 6), np.float32)
+    frozen = base.copy()
+    frozen.flags.writeable = False
+    for array in (base, base[1:, ::2], base[:0], frozen, base.astype(ml_dtypes.bfloat16), np.float16(1) + np.zeros(())):
+        array = np.asarray(array)
+        assert array_address(array) == array.__array_interface__["data"][0]
