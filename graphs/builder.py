@@ -62,8 +62,9 @@ class GraphBuilder:
         return name
 
     def scalar(self, value: ArrayLike, dtype: DType) -> str:
-        """A constant of shape ()."""
-        return self.constant(np.asarray(value).astype(dtype.numpy).reshape(()))
+        """A constant of shape (), rounded to `dtype`."""
+        with np.errstate(all="ignore"):
+            return self.constant(np.asarray(value).astype(dtype.numpy).reshape(()))
 
     def output(self, name: str) -> None:
         """Makes a tensor a graph output; the order of calls is the order of outputs."""

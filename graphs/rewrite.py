@@ -44,27 +44,21 @@ def trimmed(graph: Graph) -> Graph:
 def substituted(graph: Graph, replacements: Mapping[str, str]) -> Graph:
     """The graph with uses of each tensor in `replacements` turned to what it maps to; nodes that write one are dropped.
 
-    Replacements may chain, but only to tensors of the same type written earlier. Outputs keep their names: what
+    What stands in is of the same type, written earlier, and not replaced itself. Outputs keep their names: what
     stands in for one takes its name over, or is copied to it where it has a name to keep (an input, a constant, another
     output).
     """
     if not replacements:
         return graph
 
-    def find(name: str) -> str:
-        while name in replacements:
-            name = replacements[name]
-        return name
-
     dropped = {n.outputs[0]: n for n in graph.nodes if n.outputs[0] in replacements}
-    names = {old: find(old) for old in replacements}
-    nodes = [_renamed_inputs(n, names) for n in graph.nodes if n.outputs[0] not in dropped]
+    nodes = [_renamed_inputs(n, replacements) for n in graph.nodes if n.outputs[0] not in dropped]
     movable = {o for n in nodes for o in n.outputs if o} - set(graph.outputs)
     taken_over: dict[str, str] = {}
     for output in dict.fromkeys(graph.outputs):
-        if output not in names:
+        if output not in replacements:
             continue
-        source = names[output]
+        source = replacements[output]
         if source in movable and source not in taken_over:
             taken_over[source] = output
         else:

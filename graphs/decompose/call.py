@@ -170,3 +170,11 @@ def scalar_of(value: NDArray[Any]) -> int | float | bool:
     item = value.reshape(()).item() if value.dtype.kind in "biuf" else float(np.float32(value.reshape(())))
     assert isinstance(item, int | float | bool)
     return item
+
+
+def whole_of(value: NDArray[Any]) -> int:
+    """The integer that an array of one element holds, whatever its type. Raises TypeMismatch when it is none."""
+    number = scalar_of(value)
+    if isinstance(number, float) and not number.is_integer():
+        raise TypeMismatch(f"{number} where an integer is meant")
+    return int(number)

@@ -6,17 +6,17 @@ import math
 
 from ..dtypes import DType
 from ..shapes import TypeMismatch
-from .call import Call, Rule, normal_axis, scalar_of
+from .call import Call, Rule, normal_axis, whole_of
 
 
 def _gather(c: Call) -> str:
     axis = normal_axis(c.int_attr("axis", 0), c.rank())
     size = c.shape()[axis]
     index = c.b.value(c.input(1)) if c.rank(1) == 0 else None
-    if index is None:
+    if index is None or not c.dtype(1).is_integer:
         return c.b.op("gather", c.input(0), c.input(1), axis=axis)
     # A known position is a slice, whose start is no part of the structure.
-    at = int(scalar_of(index))
+    at = whole_of(index)
     if not -size <= at < size:
         raise TypeMismatch(f"Gather at {at} of a dimension of {size}")
     piece = c.b.slice(c.input(0), axis, at % size, 1)
@@ -53,7 +53,7 @@ def _gather_nd(c: Call) -> str:
 
 
 def _one_hot(c: Call) -> str:
-    depth = int(scalar_of(c.value(1)))
+    depth = whole_of(c.value(1))
     if depth < 0 or c.shape(2) != (2,):
         raise TypeMismatch(f"OneHot of depth {depth} with values of shape {list(c.shape(2))}")
     axis = normal_axis(c.int_attr("axis", -1), c.rank() + 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..dtypes import DType
 from ..shapes import TypeMismatch, broadcast_shapes
 from .call import Call, NotLowered, Rule, normal_axes, normal_axis, scalar_of
@@ -263,6 +265,8 @@ def _nearest_scales(c: Call) -> list[int]:
         wanted = list(c.ints(3))
     else:
         scales = c.value(1 if c.op == "Upsample" or c.opset < 11 else 2).reshape(-1)
+        if not np.isfinite(scales).all():
+            raise TypeMismatch(f"{c.op} by {scales.tolist()}")
         wanted = [math.floor(d * float(s)) for d, s in zip(shape, scales, strict=False)]
     if len(wanted) != len(shape):
         raise TypeMismatch(f"{c.op} of {list(shape)} by {len(wanted)} numbers")

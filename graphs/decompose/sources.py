@@ -41,8 +41,8 @@ def _constant_of_shape(c: Call) -> str:
 def _range(c: Call) -> str:
     """start + i * delta for ceil((limit - start) / delta) elements."""
     start, limit, delta = (scalar_of(c.value(i)) for i in range(3))
-    if delta == 0:
-        raise TypeMismatch("Range with a delta of 0")
+    if delta == 0 or not all(map(math.isfinite, (start, limit, delta))):
+        raise TypeMismatch(f"Range from {start} to {limit} by {delta}")
     exact = all(isinstance(v, int) for v in (start, limit, delta))
     length = -(-(int(limit) - int(start)) // int(delta)) if exact else math.ceil((limit - start) / delta)
     position = c.b.op("iota", dtype=c.dtype(), sizes=(max(0, length),), axis=0)

@@ -52,8 +52,9 @@ class _Folding:
 
     def _visit(self, node: Node) -> None:
         known = node.op != "library" and all(n in self.constants or n in self.spread for n in node.inputs)
-        if known and node.op in _SPREADING:
-            self.spread[node.outputs[0]] = node
+        if node.op in _SPREADING:
+            if all(n in self.constants for n in node.inputs):
+                self.spread[node.outputs[0]] = node
         elif known and node.op != "copy" and (self._fold_inside(node) or self._fold(node)):
             return
         self.nodes.append(node)
@@ -101,16 +102,13 @@ class _Folding:
 
     def _sources(self, names: Sequence[str]) -> set[str]:
         """The constants that known tensors are made of."""
-        found: set[str] = set()
-        for name in names:
-            found |= {name} if name in self.constants else self._sources(self.spread[name].inputs)
-        return found
+        return {c for n in names for c in ((n,) if n in self.constants else self.spread[n].inputs)}
 
     def _value(self, name: str) -> NDArray[Any]:
         if name in self.constants:
             return self.constants[name]
         node = self.spread[name]
-        return fold(node, [self._value(n) for n in node.inputs], self.types[name])
+        return fold(node, [self.constants[n] for n in node.inputs], self.types[name])
 
     def _spread(self, output: str, value: NDArray[Any], broadcast: Node) -> None:
         """Makes `output` a broadcast of `value`, a new constant."""

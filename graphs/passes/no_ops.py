@@ -38,13 +38,11 @@ class _Removal:
             nodes.append(node)
             self.producer.update({o: node for o in node.outputs if o})
             if node.op != "library" and (source := self._same(node)) is not None:
-                self.replacements[node.outputs[0]] = source
+                self.replacements[node.outputs[0]] = self._find(source)
         return substituted(replace(self.graph, nodes=tuple(nodes)), self.replacements)
 
     def _find(self, name: str) -> str:
-        while name in self.replacements:
-            name = self.replacements[name]
-        return name
+        return self.replacements.get(name, name)
 
     def _before(self, name: str) -> Node | None:
         """The primitive that writes `name`, or None."""

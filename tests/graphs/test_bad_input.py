@@ -273,10 +273,15 @@ def test_old_opset(tmp_path: Path) -> None:
         ("Cast", [X], {"to": 99}),
         ("Softmax", [X], {"axis": 0.5}),
         ("Gather", [X, np.int64(9)], {}),
+        ("Gather", [X, F32(np.nan)], {}),
+        ("OneHot", [np.zeros(2, np.int64), F32(np.inf), np.zeros(2, F32)], {}),
+        ("Range", [F32(0), F32(np.inf), F32(1)], {}),
+        ("Upsample", [X, np.array([1, np.inf], F32)], {"opset": 9}),
     ],
 )
 def test_malformed_attributes(op: str, operands: list[Any], attrs: dict[str, Any], tmp_path: Path) -> None:
-    model, _ = single(op, operands, constants=tuple(range(1, len(operands))), **attrs)
+    opset = attrs.pop("opset", 21)
+    model, _ = single(op, operands, 1, opset, tuple(range(op != "Range", len(operands))), **attrs)
     assert f"node 'the_node' ({op})" in refusal(save(model, tmp_path))
 
 
