@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,12 +10,13 @@ import numpy as np
 
 from ..dtypes import DType
 from ..primitives import COMPARISONS
-from ..rounding import Array, Precision, round_to, settle
+from ..rounding import Array, Precision, round_to, settle, wide
 from ..subgraph import Read, Subgraph, Value, all_reads
 from .access import Access, load, positions, resolve
+from .blocks import blocks, piece
 from .canonical import bind_inputs, is_reduction, last_uses, operand, over_domain, scalar
 from .elementwise import apply, cast
-from .propagate import Error, casting, either, out_of_range, rounded, roundoff, spread, spread_reduction
+from .propagate import EXACT, Error, casting, either, out_of_range, rounded, roundoff, spread, spread_reduction
 from .reductions import reduce
 
 
@@ -46,8 +48,7 @@ def bounded_values(
     last = last_uses(sub)
     for number, value in enumerate(sub.values):
         if not value.is_input:
-            raw = _evaluate(sub, value, values.__getitem__, undefined)
-            values[number] = _edge(raw, value, precision)
+            values[number] = _evaluate(sub, value, values.__getitem__, undefined, precision)
         if number in sub.outputs:
             outputs[number] = _stored(values[number], value.dtype)
             if precision == "fast" and value.dtype.is_low_precision:
@@ -59,6 +60,8 @@ def bounded_values(
 
 def _edge(raw: Bounded, value: Value, precision: Precision) -> Bounded:
     """A computed value as its readers see it."""
+    if not value.dtype.is_float or (value.op in EXACT and not value.dtype.is_low_precision):
+        return raw
     if value.dtype.is_low_precision and precision == "strict":
         return _stored(raw, value.dtype)
     settled = settle(raw.data, value.dtype)
@@ -81,25 +84,45 @@ def _either_way(value: Bounded, stored: Bounded) -> Bounded:
     return Bounded(value.data, gap + sum(e for e in (value.error, stored.error) if e is not None))
 
 
-def _evaluate(sub: Subgraph, value: Value, get: Lookup, undefined: Undefined) -> Bounded:
+def _evaluate(sub: Subgraph, value: Value, get: Lookup, undefined: Undefined, precision: Precision) -> Bounded:
     if value.op == "const":
         return Bounded(scalar(value))
     if value.op == "iota":
         assert value.position is not None
         at = positions(value.position, value.domain, sub, lambda v: get(v).data)
         y, doubt = cast(at, value.dtype), _doubt(sub, value, all_reads(value), get)
-        return Bounded(y, roundoff("iota", [at], doubt, y, value.dtype))
+        return _edge(Bounded(y, roundoff("iota", [at], doubt, y, value.dtype)), value, precision)
     if value.op == "piecewise":
         return _piecewise(sub, value, get)
     operands = [_operand(sub, value, read, get) for read in value.reads]
+    if not is_reduction(value):
+        return _by_blocks(lambda part: _edge(_elementwise(value, part, undefined), value, precision), operands, value)
+    source = sub.values[value.reads[0].value].dtype
+    error = operands[0].error
+    full = Bounded(over_domain(sub, value, operands[0].data), None if error is None else over_domain(sub, value, error))
+    return _by_blocks(lambda part: _edge(_reduction(value, source, *part), value, precision), [full], value)
+
+
+def _by_blocks(compute: Callable[[list[Bounded]], Bounded], operands: list[Bounded], value: Value) -> Bounded:
+    """`compute` on pieces of the operands along the value's own axes, put together."""
+    shape = np.broadcast_shapes(*(a.shape for o in operands for a in (o.data, o.error) if a is not None))
+    kept = len(value.axes)
+    cuts = list(blocks(shape[:kept], math.prod(shape[kept:])))
+    if len(cuts) == 1:
+        return compute(operands)
+    data, error = np.empty(shape[:kept], wide(value.dtype)), None
+    for cut in cuts:
+        part = [Bounded(piece(o.data, cut), None if o.error is None else piece(o.error, cut)) for o in operands]
+        found = compute(part)
+        data[cut] = found.data
+        if found.error is not None:
+            error = np.zeros(shape[:kept]) if error is None else error
+            error[cut] = found.error
+    return Bounded(data, error)
+
+
+def _elementwise(value: Value, operands: list[Bounded], undefined: Undefined) -> Bounded:
     datas, errors = [o.data for o in operands], [o.error for o in operands]
-    if is_reduction(value):
-        full = over_domain(sub, value, datas[0])
-        places = tuple(range(len(value.axes), full.ndim))
-        last = bool(value.attr("select_last", False))
-        source = sub.values[value.reads[0].value].dtype
-        y = reduce(value.op, full, places, source, last)
-        return Bounded(y, spread_reduction(value.op, full, errors[0], places, source, y, last))
     y = apply(value.op, datas, value.dtype)
     if value.op == "cast":
         error = casting(datas[0], errors[0], y, value.dtype)
@@ -109,6 +132,14 @@ def _evaluate(sub: Subgraph, value: Value, get: Lookup, undefined: Undefined) ->
     else:
         error = spread(value.op, datas, errors, y, value.dtype)
     return Bounded(y, roundoff(value.op, datas, error, y, value.dtype))
+
+
+def _reduction(value: Value, source: DType, operand: Bounded) -> Bounded:
+    """A reduction of values of type `source` over the last dimensions, at full size."""
+    places = tuple(range(len(value.axes), operand.data.ndim))
+    last = bool(value.attr("select_last", False))
+    y = reduce(value.op, operand.data, places, source, last)
+    return Bounded(y, spread_reduction(value.op, operand.data, operand.error, places, source, y, last))
 
 
 def _undefined(x: Array, error: Error, to: DType, undefined: Undefined) -> Error:

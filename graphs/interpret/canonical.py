@@ -12,9 +12,10 @@ import numpy as np
 
 from ..errors import InputError
 from ..primitives import REDUCTIONS
-from ..rounding import Array, Precision, narrow, settle_edge, wide_scalar, widen
+from ..rounding import Array, Precision, narrow, settle_edge, wide, wide_scalar, widen
 from ..subgraph import Read, Subgraph, Value
 from .access import Fetch, filler, load, positions, resolve
+from .blocks import blocks, piece
 from .elementwise import apply, cast
 from .reductions import reduce
 
@@ -113,6 +114,14 @@ def _evaluate(sub: Subgraph, value: Value, fetch: Fetch, precision: Precision) -
             places = tuple(range(len(value.axes), full.ndim))
             result = reduce(value.op, full, places, source, bool(value.attr("select_last", False)))
         case _:
-            operands = [operand(sub, value, read, fetch) for read in value.reads]
-            result = apply(value.op, operands, value.dtype)
+            return _elementwise(value, [operand(sub, value, read, fetch) for read in value.reads], precision)
     return settle_edge(result, value.dtype, precision)
+
+
+def _elementwise(value: Value, operands: list[Array], precision: Precision) -> Array:
+    shape = np.broadcast_shapes(*(o.shape for o in operands))
+    result = np.empty(shape, wide(value.dtype))
+    for cut in blocks(shape):
+        found = apply(value.op, [piece(o, cut) for o in operands], value.dtype)
+        result[cut] = settle_edge(found, value.dtype, precision)
+    return result

@@ -170,21 +170,29 @@ def roundoff(op: str, operands: list[Array], error: Error, y: Array, dtype: DTyp
         return error
     u = unit(dtype)
     with np.errstate(all="ignore"):
-        size = np.where(np.isfinite(y), np.abs(y), 0.0)
-        if op in CORRECT:
-            added = SLACK * u * size
-            if dtype is not DType.F64:
-                added = np.maximum(added, GRID_F32)
-                exact = distance(round_to(y, DType.F32), y)
-                exact = np.where(np.isfinite(exact), SLACK * exact, 0.0)
-                added = exact if error is None else np.where(error == 0, exact, added)
-        else:
-            added = FUNCTION_UNITS * SLACK * u * size + (0.0 if dtype is DType.F64 else 4 * GRID_F32)
+        if op not in CORRECT:
+            added = np.abs(y) * (FUNCTION_UNITS * SLACK * u) + (0.0 if dtype is DType.F64 else 4 * GRID_F32)
             if op in WRAPPING:
-                added = added + np.where(np.abs(operands[0]) > 1.0, 4 * u, 0.0)
-            added = np.where(np.isfinite(y), added, 0.0)
+                added += np.where(np.abs(operands[0]) > 1.0, 4 * u, 0.0)
+        elif dtype is DType.F64:
+            added = np.abs(y) * (SLACK * u)
+        else:
+            added = _correctly_rounded(error, y)
+        finite = np.isfinite(y)
+        if not finite.all():
+            added = np.where(finite, added, 0.0)
     total = added if error is None else error + added
     return total if total.any() else None
+
+
+def _correctly_rounded(error: Error, y: Array) -> Array:
+    """What rounding finite `y` to float32 may add: nothing where the operands are exact and float32 holds `y`."""
+    if error is None or not error.all():
+        known = SLACK * np.abs(y.astype(np.float32) - y)
+        if error is None:
+            return known
+    rough = np.maximum(np.abs(y) * (SLACK * UNIT_F32), GRID_F32)
+    return rough if error.all() else np.where(error == 0, known, rough)
 
 
 def out_of_range(error: Error, raw: Array, settled: Array, dtype: DType) -> Error:
@@ -193,6 +201,8 @@ def out_of_range(error: Error, raw: Array, settled: Array, dtype: DType) -> Erro
         return error
     with np.errstate(all="ignore"):
         size = np.abs(raw)
+        if (size + error < OVERFLOW).all():
+            return error
         near = (size + error >= OVERFLOW) & (size - error < OVERFLOW)
         certain = ~np.isfinite(settled) & np.isfinite(error)
     return np.where(near, np.inf, np.where(certain, 0.0, error))
@@ -224,8 +234,9 @@ def spread_reduction(
     op: str, x: Array, error: Error, axes: tuple[int, ...], dtype: DType, y: Array, select_last: bool
 ) -> Error:
     """The error of `y`, the reduction of `x` (at full size over `axes`) of type `dtype`: propagated and added."""
-    if error is not None:
-        error = np.broadcast_to(error, x.shape)
+    if error is not None:  # either may be compact where the other is not
+        shape = np.broadcast_shapes(x.shape, error.shape)
+        x, error = np.broadcast_to(x, shape), np.broadcast_to(error, shape)
     if op in ("argmax", "argmin"):
         return None if error is None else _spread_position(op, x, error, axes, select_last)
     if op in ("max", "min"):
