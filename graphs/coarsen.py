@@ -10,7 +10,6 @@ fit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from .index import Space
 from .subgraph import AxisVar, Bound, FloorDiv, Index, Int, Lookup, Mod, Read, Slot, Sum, Value, all_reads
@@ -157,12 +156,14 @@ class _Merge:
         """Merged axes, outer to inner, by the outermost."""
 
     def value(self, value: Value) -> Value:
-        return replace(
-            value,
-            axes=tuple(a for a in value.axes if a not in self._gone),
-            reduce=tuple(a for a in value.reduce if a not in self._gone),
-            reads=tuple(map(self._read, value.reads)),
-            position=None if value.position is None else self._index(value.position),
+        return Value(
+            value.op,
+            value.dtype,
+            tuple(a for a in value.axes if a not in self._gone),
+            tuple(a for a in value.reduce if a not in self._gone),
+            tuple(map(self._read, value.reads)),
+            value.attrs,
+            None if value.position is None else self._index(value.position),
         )
 
     def _chain(self, axis: int) -> Iterator[int]:
@@ -181,7 +182,7 @@ class _Merge:
                 assert joined is not None, (read, axis)
                 index[-1] = joined
         where = tuple(Bound(self._index(b.index), b.axis) for b in read.where)
-        return replace(read, index=tuple(map(self._index, index)), where=where)
+        return Read(read.value, tuple(map(self._index, index)), where, read.fill)
 
     def _index(self, index: Index) -> Index:
         match index:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .subgraph import AxisVar, Bound, FloorDiv, Index, Int, Lookup, Mod, Read, Slot, Sum, Value
@@ -231,7 +231,7 @@ class Space:
     def rebuild_read(self, read: Read, atom: Callable[[Index], Index]) -> Read:
         """`read` with its indices and bounds rebuilt, and those of lookups in them as far as `atom` does so."""
         where = tuple(Bound(self.settle(self.rebuild(b.index, atom)), b.axis) for b in read.where)
-        return replace(read, index=tuple(self.settle(self.rebuild(i, atom)) for i in read.index), where=where)
+        return Read(read.value, tuple(self.settle(self.rebuild(i, atom)) for i in read.index), where, read.fill)
 
 
 # --- the flat form of sums: factor by term; the constant stands under ZERO
@@ -350,10 +350,12 @@ class Renaming:
 
     def whole(self, value: Value) -> Value:
         """`value` renamed, its axes by `extent`."""
-        return replace(
-            value,
-            axes=tuple(map(self.extent, value.axes)),
-            reduce=tuple(map(self.extent, value.reduce)),
-            reads=tuple(map(self.read, value.reads)),
-            position=None if value.position is None else self.index(value.position),
+        return Value(
+            value.op,
+            value.dtype,
+            tuple(map(self.extent, value.axes)),
+            tuple(map(self.extent, value.reduce)),
+            tuple(map(self.read, value.reads)),
+            value.attrs,
+            None if value.position is None else self.index(value.position),
         )

@@ -74,7 +74,7 @@ def _arrange(values: Sequence[Value], outputs: frozenset[int], space: Space) -> 
     def thin(read: Read) -> Read:
         read = space.rebuild_read(read, atom)
         places = kept.get(read.value)
-        return read if places is None else replace(read, index=tuple(read.index[k] for k in places))
+        return read if places is None else Read(read.value, tuple(read.index[k] for k in places), read.where, read.fill)
 
     for number, value in enumerate(values):
         if kept:
@@ -123,12 +123,9 @@ def _sequence(index: Index) -> Iterator[int]:
 
 
 def _with_reads(value: Value, read: Callable[[Read], Read], atom: Callable[[Index], Index], space: Space) -> Value:
-    position = value.position
-    return replace(
-        value,
-        reads=tuple(map(read, value.reads)),
-        position=None if position is None else space.settle(space.rebuild(position, atom)),
-    )
+    position = None if value.position is None else space.settle(space.rebuild(value.position, atom))
+    reads = tuple(map(read, value.reads))
+    return Value(value.op, value.dtype, value.axes, value.reduce, reads, value.attrs, position)
 
 
 # --- 2. fixed positions
@@ -255,7 +252,7 @@ class _Selection:
         target = self._written[read.value, tuple(read.index[k] for k in places)]
         index = tuple(i for k, i in enumerate(read.index) if k not in places)
         if isinstance(target, int):
-            return replace(read, value=target, index=index)
+            return Read(target, index, read.where, read.fill)
         if target.op == "iota":
             return replace(read, value=self._add(self._position(target)), index=index)
         at = dict(zip(target.axes, index, strict=True))

@@ -145,10 +145,7 @@ def canonical_order(values: Sequence[Value], outputs: Sequence[int], space: Spac
     labels = [f"{_label(v)} {i in written}" for i, v in enumerate(values)]
     sketches = [_Sketch(v, lambda s: "s", lambda a: "1" if a == unit else "") for v in values]
     alike = _refine(labels, sketches)
-    sized = [f"{label} {[space.extents[a] for a in v.domain]}" for label, v in zip(labels, values, strict=True)]
-    exact = _refine(
-        sized, [_Sketch(v, lambda s: f"s{space.slots[s].value}", lambda a: str(space.extents[a])) for v in values]
-    )
+    exact = alike if len(set(alike)) == len(alike) else _exactly(values, labels, space)
     rank = {v: i for i, v in enumerate(sorted(range(len(values)), key=lambda v: (alike[v], exact[v], v)))}
     arranged: dict[int, Value] = {}
     place: dict[int, int] = {}
@@ -172,6 +169,14 @@ def canonical_order(values: Sequence[Value], outputs: Sequence[int], space: Spac
             arranged[number] = _commute(values[number], place, space, unit)
     kinds = {"input": 0, "const": 1}
     return dict(sorted(arranged.items(), key=lambda item: kinds.get(item[1].op, 2)))
+
+
+def _exactly(values: Sequence[Value], labels: Sequence[str], space: Space) -> list[str]:
+    """Hashes that tell extents and slots apart too."""
+    sized = [f"{label} {[space.extents[a] for a in v.domain]}" for label, v in zip(labels, values, strict=True)]
+    return _refine(
+        sized, [_Sketch(v, lambda s: f"s{space.slots[s].value}", lambda a: str(space.extents[a])) for v in values]
+    )
 
 
 def _commute(value: Value, place: Mapping[int, int], space: Space, unit: int) -> Value:

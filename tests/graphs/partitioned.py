@@ -16,7 +16,7 @@ Library = Callable[[Node, list[NDArray[Any]]], list[NDArray[Any]]]
 
 
 def run_partition(part: Partition, feeds: Mapping[str, NDArray[Any]], library: Library | None = None) -> Arrays:
-    """The graph's outputs by name; tensors are dropped of no further use is made of them."""
+    """The graph's outputs by name."""
     graph = part.graph
     memory: Arrays = {**graph.constants, **feeds}
 

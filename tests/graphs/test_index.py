@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -90,40 +89,40 @@ def test_functions_of_slots_alone_are_slots() -> None:
     assert (space.slots[1].value, space.slots[1].high, space.slots[2].value, space.slots[2].high) == (1, 2, 3, 3)
 
 
+Plain = Callable[[Mapping[int, int]], int]
+"""What an index stands for, as a function of positions by axis."""
+
+
+def grow(rng: np.random.Generator, space: Space, leaves: Sequence[Index], depth: int) -> tuple[Index, Plain]:
+    """A simplified index and the plain function that it stands for."""
+    kind = int(rng.integers(0, 4)) if depth else 0
+    if kind == 0:
+        leaf = leaves[int(rng.integers(len(leaves)))]
+        return leaf, lambda at: value_of(leaf, space, at)
+    first, plain = grow(rng, space, leaves, depth - 1)
+    n = int(rng.choice([2, 3, 4, 6, 8, 12]))
+    if kind == 1:
+        return space.floordiv(first, n), lambda at: plain(at) // n
+    if kind == 2:
+        return space.mod(first, n), lambda at: plain(at) % n
+    second, other = grow(rng, space, leaves, depth - 1)
+    f, g, c = (int(v) for v in rng.integers(-6, 13, 3))
+    return space.sum((f, first), (g, second), (1, Int(c))), lambda at: f * plain(at) + g * other(at) + c
+
+
 def test_random_expressions_keep_their_value_and_range() -> None:
     rng = np.random.default_rng(0)
     for _ in range(400):
         space = Space()
         extents = [int(n) for n in rng.choice([1, 2, 3, 4, 6, 8, 12], 3)]
         names = axes(space, *extents)
-        slot_value = int(rng.integers(0, 9))
-        slot = space.slot(slot_value, 0, 8)
-
-        def grow(depth: int, leaves: list[Index] = [*names, slot]) -> tuple[Index, Callable[[Mapping[int, int]], int]]:
-            """A simplified index and the plain function that it stands for."""
-            kind = int(rng.integers(0, 4)) if depth else 0
-            if kind == 0:
-                leaf = leaves[int(rng.integers(len(leaves)))]
-                return leaf, lambda at: value_of(leaf, space, at)
-            first, plain = grow(depth - 1)
-            n = int(rng.choice([2, 3, 4, 6, 8, 12]))
-            if kind == 1:
-                return space.floordiv(first, n), lambda at: plain(at) // n
-            if kind == 2:
-                return space.mod(first, n), lambda at: plain(at) % n
-            second, other = grow(depth - 1)
-            f, g, c = (int(v) for v in rng.integers(-6, 13, 3))
-            return space.sum((f, first), (g, second), (1, Int(c))), lambda at: f * plain(at) + g * other(at) + c
-
-        index, plain = grow(4)
+        slot = space.slot(int(rng.integers(0, 9)), 0, 8)
+        index, plain = grow(rng, space, [*names, slot], 4)
         settled = space.settle(index)
         again = space.rebuild(index, lambda atom: atom)
         low, high = space.range(index)
         for point in itertools.islice(itertools.product(*map(range, extents)), 60):
             at = {name.axis: p for name, p in zip(names, point, strict=True)}
             expected = plain(at)
-            assert value_of(index, space, at) == expected
-            assert value_of(settled, space, at) == expected
-            assert value_of(again, space, at) == expected
+            assert [value_of(i, space, at) for i in (index, settled, again)] == [expected] * 3
             assert low <= expected <= high
-        assert math.prod(extents)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from stitchtune.graphs.builder import GraphBuilder
+from stitchtune.graphs.digest import structural_digest
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.errors import VerifyError
 from stitchtune.graphs.interpret import run_graph
 from stitchtune.graphs.ir import Graph, TensorType
+from stitchtune.graphs.onnx_reader import load
 from stitchtune.graphs.partition import Component, LibraryStep, Partition, ViewStep, partition, verify_partition
+from stitchtune.graphs.simplify import simplify
 from stitchtune.graphs.verify_subgraph import verify_subgraph
 
 from tests.graphs.partitioned import run_partition
@@ -152,6 +156,33 @@ def test_components_are_convex() -> None:
         part = verified(cut(random_graph(seed), seed, 0.3), join)
         depths = [step.depth for step in part.steps if not isinstance(step, ViewStep)]
         assert depths == sorted(depths)
+
+
+EXPORTED = Path(__file__).parents[3] / "shared" / "graphs"
+"""Graphs that are no part of the package; their weights, zeros here, decide nothing."""
+
+
+@pytest.mark.skipif(not EXPORTED.is_dir(), reason="the exported graphs are not beside the repository")
+@pytest.mark.parametrize(
+    ("name", "operators", "components", "structures"),
+    [
+        ("bert", 97, 74, 8),
+        ("dien", 69, 66, 10),
+        ("crnn", 117, 60, 9),
+        ("transformer", 133, 94, 16),
+        ("asr", 69, 54, 17),
+    ],
+)
+def test_exported_graphs_need_few_components(
+    tmp_path: Path, name: str, operators: int, components: int, structures: int
+) -> None:
+    (tmp_path / f"{name}.onnx").write_bytes((EXPORTED / f"{name}.onnx").read_bytes())
+    with open(tmp_path / f"{name}.weights", "wb") as weights:
+        weights.truncate(1 << 29)
+    part = verified(simplify(load(tmp_path / f"{name}.onnx")))
+    assert sum(isinstance(step, LibraryStep) for step in part.steps) <= operators
+    assert len(part.components) <= components
+    assert len({structural_digest(c.subgraph) for c in part.components}) <= structures
 
 
 def test_a_missing_step_is_found() -> None:
