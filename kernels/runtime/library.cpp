@@ -43,6 +43,7 @@ void *const *api = nullptr;
 void *environment = nullptr;
 void *memory = nullptr;
 char open_error[256];
+bool ready = false;
 
 using Status = void *;
 
@@ -161,12 +162,8 @@ Status set_up() {
     return status;
 }
 
-}  // namespace
-
-extern "C" {
-
-const char *st_library_open(const char *path) {
-    if (environment != nullptr) return nullptr;
+// Null, or why the library cannot be used.
+const char *open_library(const char *path) {
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return dlerror();
     auto base = reinterpret_cast<const Base *(*)()>(dlsym(handle, "OrtGetApiBase"));
@@ -174,6 +171,19 @@ const char *st_library_open(const char *path) {
     api = base()->api(kVersion);
     if (api == nullptr) return "this version of ONNX Runtime is too old";
     return failed(set_up(), open_error, sizeof open_error) ? open_error : nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char *st_library_open(const char *path) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    const char *reason = ready ? nullptr : open_library(path);
+    ready = reason == nullptr;
+    pthread_mutex_unlock(&lock);
+    return reason;
 }
 
 void *st_session_create(const void *model, int64_t bytes, const st_operand *constants, int64_t count, int64_t threads,
