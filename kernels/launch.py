@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ class Bound:
         return self._team.time(self._records, repeats, batch=batch, evict=evict, limit_ns=limit_ns)
 
 
-_byte = ctypes.c_char.from_buffer
+_byte: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 
 def array_address(array: Array) -> int:

@@ -130,6 +130,7 @@ def make_program(
             steps[i] = _library_step(op, graph, library, places)
         except LibraryError as error:
             missing = missing or str(error)
+    trim_heap()
     return Program(
         graph, tuple(step for step in steps if step is not None), schedule, elsewhere, missing, team, library
     )

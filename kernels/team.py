@@ -140,37 +140,6 @@ def shared_team(library: ctypes.CDLL, threads: int) -> Team:
     return Team(library, threads)
 
 
-def function_address(function: Any) -> int:
-    """The address of a function of a loaded library."""
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
-def runtime_source() -> str:
-    """The whole runtime as one unit of C++, without includes of its own files."""
-    texts = [(RUNTIME / name).read_text() for name in ("team.h", "library.h", "team.cpp", "library.cpp")]
-    own = ('#include "', "#pragma once")
-    return "".join(line for text in texts for line in text.splitlines(True) if not line.startswith(own))
-
-
-def build_runtime(cache: Path) -> ctypes.CDLL | BuildFailure:
-    """The runtime library, compiled into `cache` on first use; a BuildFailure where there is no compiler."""
-    compiler = find_compiler()
-    if compiler is None:
-        return BuildFailure("compiler", "no C++ compiler works here: install g++ or clang++")
-    [made] = compile_units([runtime_source()], compiler, cache)
-    return made if isinstance(made, BuildFailure) else load_runtime(made.library)
-
-
-_teams: dict[tuple[ctypes.CDLL, int], Team] = {}
-
-
-def shared_team(library: ctypes.CDLL, threads: int) -> Team:
-    """The team of this process with `threads` threads: models share it, and so do not compete for processors."""
-    return _teams.setdefault((library, threads), Team(library, threads))
-
-
 @functools.cache
 def load_runtime(path: Path) -> ctypes.CDLL:
     """The runtime library at `path`, with the types of its functions declared."""

@@ -1,4 +1,5 @@
-// Calls ONNX Runtime through its C interface, a table of functions whose order never changes (entries are only added).
+// Calls ONNX Runtime through its C interface, a table of functions whose order never changes (entries are only
+// added).
 #include "library.h"
 
 #include <atomic>
@@ -150,8 +151,8 @@ Status set_up() {
     pthread_atfork(nullptr, nullptr, [] { child_forks.fetch_add(1); });
     Status status = call(CreateEnv, 3, "stitchtune", &environment);
     if (status == nullptr) status = call(CreateCpuMemoryInfo, 0, 0, &memory);
-    // One arena for the work memory of all sessions, since each of its own would keep its peak; it grows by what is asked
-    // for (1) instead of by powers of two.
+    // One arena for the work memory of all sessions, since each of its own would keep its peak; it grows by what is
+    // asked for (1) instead of by powers of two.
     void *arena_memory = nullptr, *arena = nullptr;
     if (status == nullptr) status = call(CreateCpuMemoryInfo, 1, 0, &arena_memory);
     if (status == nullptr) status = call(CreateArenaCfg, size_t(0), 1, -1, -1, &arena);

@@ -44,9 +44,9 @@ struct st_library {
 // Loads ONNX Runtime's shared library. Returns null, or why it cannot be used.
 const char *st_library_open(const char *path);
 
-// A session of a serialized ONNX model. With `threads` 1 it runs in the calling thread only, else on a pool of its own that
-// never spins. `constants` give the external initializers of the model; their memory must outlive the session.
-// Null on failure, with the reason in `error`.
+// A session of a serialized ONNX model. With `threads` 1 it runs in the calling thread only, else on a pool of its
+// own that never spins. `constants` give the external initializers of the model; their memory must outlive the
+// session. Null on failure, with the reason in `error`.
 void *st_session_create(const void *model, int64_t bytes, const st_operand *constants, int64_t count, int64_t threads,
                         int64_t level, char *error, int64_t error_bytes);
 void st_session_release(void *session);

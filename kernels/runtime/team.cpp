@@ -1,8 +1,8 @@
 // The thread team of one process: fork and join around kernels, barriers inside them.
 //
 // A spinning thread reacts in about 0.1 us, a sleeping one in 5 to 120 us; but a thread that spins for ever takes its
-// processor from others. So every wait goes through three stages: spin; then look and yield in turns, which costs nobody else
-// anything; then sleep.
+// processor from others. So every wait goes through three stages: spin; then look and yield in turns, which costs
+// nobody else anything; then sleep.
 #include "team.h"
 
 #include <atomic>
@@ -58,7 +58,8 @@ struct alignas(64) Gate {
         if (sleepers.load() != 0) wake_all(word);
     }
 
-    // Returns when the word is no longer `value`. Sleeps after `busy_ns` while `active` is set, `idle_ns` after it was not.
+    // Returns when the word is no longer `value`. Sleeps after `busy_ns` while `active` is set, `idle_ns` after it
+    // was not.
     void wait(uint32_t value, const std::atomic<int32_t> &active, int64_t busy_ns, int64_t idle_ns) {
         int64_t begin = 0, idle = 0;
         for (;;) {
