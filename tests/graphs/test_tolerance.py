@@ -92,7 +92,7 @@ def test_a_wrong_element_is_found(in_float32: Run) -> None:
                 missed += found.worst <= 1
                 spoilt += 1
     assert spoilt > 250
-    assert missed <= 0.02 * spoilt  # elements that are excluded, or that cancel
+    assert missed <= 0.04 * spoilt  # elements that are excluded, or that cancel
 
 
 def test_a_lost_tail_of_a_layer_norm_is_found() -> None:

@@ -79,7 +79,7 @@ BROKEN = {
     "bound by axis 7": with_read((NEXT, D), where=(Bound(NEXT, 7),), fill=0.0),
     "of an input": Subgraph((Value("input", F32, (0,)), Value("neg", F32, (0,), reads=(Read(0, (A,)),))), (1,), (3,)),
     "inputs 0 and 1 share axis 0": with_value(1, replace(BASE.values[1], axes=(0,))),
-    "unconnected by identity reads": with_value(4, replace(BASE.values[4], op="neg", reads=(Read(0, (C, D)),))),
+    "unconnected by identity reads": with_value(4, replace(BASE.values[4], op="neg", reads=(Read(0, (Int(0), D)),))),
     "a const is a scalar": with_value(2, Value("const", F32, (2, 3), attrs=(("value", 1.0),))),
     "a read of a piecewise value has a fill": with_value(
         2, Value("piecewise", F32, (2, 3), reads=(Read(0, (C, D), (Bound(C, 0),), 0.0),))
@@ -95,6 +95,7 @@ def test_the_base_is_valid() -> None:
     verify_subgraph(with_read((NEXT, D), where=(Bound(NEXT, 0),), fill=0.0))
     verify_subgraph(with_read((Lookup(Read(1, (C,)), 0), D)))
     verify_subgraph(with_read((Slot(0), D)))
+    verify_subgraph(with_value(4, replace(BASE.values[4], op="neg", reads=(Read(0, (C, D)),))))
     verify_subgraph(replace(BASE, extents=(0, 5, 0, 5, 3)))
 
 
