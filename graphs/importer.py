@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from .exported import ExportedOp
 from .external_data import TensorReader
 from .ir import Graph, TensorType
 from .library_types import library_types, since_version, tensor_type
-from .onnx_model import captured, domain_of, label, opsets, ordered, reads
+from .onnx_model import all_nodes, captured, domain_of, label, opsets, ordered, reads
 from .onnx_types import BY_NUMBER, OTHERS
 from .rewrite import renamed
 from .shapes import TypeMismatch
@@ -63,6 +64,7 @@ class _Importer:
         exported = {name for node in self.graph.node for name in (*node.input, *node.output)}
         exported |= {i.name for i in (*self.graph.input, *self.graph.initializer)}
         self.b = ValueBuilder(path.stem, self.opset, reserved=exported)
+        self.names = Counter(node.name for node in all_nodes(self.graph.node) if node.name)
         self.env: dict[str, str] = {}
         """The tensor that each exported name is."""
         self.declared: dict[str, ValueInfoProto] = {i.name: i for i in (*self.graph.value_info, *self.graph.output)}
@@ -129,7 +131,7 @@ class _Importer:
             return
         if (body := self._chosen_body(node)) is not None and self._inline(node, wanted, body):
             return
-        self.b.origin = f"{node.op_type} {node.name or next(o for o in node.output if o)}"
+        self.b.origin = self._origin(node)
         reason = self._unlowered(node)
         if not reason:
             mark = self.b.mark()
@@ -141,6 +143,11 @@ class _Importer:
         if reason:
             self._library(node, wanted, reason)
         self._check_declared(node)
+
+    def _origin(self, node: NodeProto) -> str:
+        """The operator and the name of a node, or its first output where it has no name of its own."""
+        own = self.names[node.name] == 1
+        return f"{node.op_type} {node.name if own else next(o for o in node.output if o)}"
 
     def _unlowered(self, node: NodeProto) -> str:
         """Why the rules do not apply to this operator at all, or ""."""
@@ -301,8 +308,7 @@ class _Importer:
         nodes = [node for node, _, _ in self.tail]
         names = list(dict.fromkeys(name for node in nodes for name in reads(node) if name not in self.unknown))
         missing = next((missing for _, _, missing in self.tail if missing), "")
-        first = nodes[0]
-        self.b.origin = f"{first.op_type} {first.name or next(o for o in first.output if o)}"
+        self.b.origin = self._origin(nodes[0])
         pairs = [(name, self._placeholder(name)) for name in outputs]
         payload = self._exported(nodes, names, outputs, dynamic=True, missing=missing)
         self.b.library([self.env[n] for n in names], pairs, self.tail[0][1], payload)

@@ -52,8 +52,8 @@ def _texts(model: ModelProto) -> Iterator[object]:
     for function in model.functions:
         yield from (function.name, function.domain, *function.input, *function.output)
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    bodies = [model.graph, *(body for node in _all_nodes(nodes) for body in subgraphs(node))]
-    for node in _all_nodes(nodes):
+    bodies = [model.graph, *(body for node in all_nodes(nodes) for body in subgraphs(node))]
+    for node in all_nodes(nodes):
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
     for body in bodies:
@@ -87,7 +87,7 @@ def _inlined(model: ModelProto) -> ModelProto:
 
     known = {(domain_of(f.domain), f.name): f for f in model.functions}
     calls = {
-        key: [call for call in ((domain_of(n.domain), n.op_type) for n in _all_nodes(f.node)) if call in known]
+        key: [call for call in ((domain_of(n.domain), n.op_type) for n in all_nodes(f.node)) if call in known]
         for key, f in known.items()
     }
     if (cyclic := find_cycle(calls)) is not None:
@@ -145,11 +145,12 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
         yield from attribute.graphs
 
 
-def _all_nodes(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
+def all_nodes(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
+    """The nodes, and those in their bodies."""
     for node in nodes:
         yield node
         for body in subgraphs(node):
-            yield from _all_nodes(body.node)
+            yield from all_nodes(body.node)
 
 
 def captured(node: NodeProto) -> tuple[str, ...]:

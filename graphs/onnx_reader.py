@@ -17,7 +17,7 @@ from .onnx_model import opsets, read_model
 def load(path: str | PathLike[str], dims: Mapping[str, int] = {}) -> Graph:
     """The graph in an ONNX file, decomposed to primitives, every type known, constants of shapes computed.
 
-    `dims` gives the sizes of symbolic dimensions (see `exported_dims`). Opsets 9 to 23, and operators of later ones
+    `dims` gives the sizes of symbolic dimensions (see `exported_dims`). Opsets 9 to 25, and operators of later ones
     that have not changed since; weights inline or as external data in the model's folder, memory-mapped. What the
     rules do not know becomes a library node. Nothing in the model is executed.
 

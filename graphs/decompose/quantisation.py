@@ -27,7 +27,8 @@ def _dequantize(c: Call) -> str:
     if c.has(2):
         x = c.do("sub", x, c.b.cast(_parameter(c, c.input(2)), DType.I32))
     scale = _parameter(c, c.wide(c.input(1)))
-    return c.b.cast(c.do("mul", c.b.cast(x, c.b.dtype(scale)), scale), c.dtype(1))
+    result = c.dtype_attr("output_dtype") if c.int_attr("output_dtype", 0) else c.dtype(1)
+    return c.b.cast(c.do("mul", c.b.cast(x, c.b.dtype(scale)), scale), result)
 
 
 def _quantize(c: Call) -> str:

@@ -277,6 +277,7 @@ QUANTISATION = [
     Case("DequantizeLinear", [ints(-99, 99, 3, 4, dtype=np.int8), np.float32(0.1), np.int8(3)]),
     Case("DequantizeLinear", [ints(0, 255, 3, 4, dtype=np.uint8), uniform(0.1, 1, 4), ints(0, 9, 4, dtype=np.uint8)]),
     Case("QuantizeLinear", [floats(3, 4, scale=50), np.float32(0.25), np.int8(3)]),
+    Case("QuantizeLinear", [floats(3, 4, scale=50), np.float32(0.25)], attrs={"output_dtype": TensorProto.INT16}),
     Case("QuantizeLinear", [floats(3, 4, scale=50), np.float32(0.25), np.uint8(100)]),
 ]
 

@@ -224,6 +224,11 @@ def test_stable_activations(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run(tmp_path, "LogSoftmax", f32(-1000, 1000)), f32(-2000, 0))
 
 
+def test_swish(tmp_path: Path) -> None:
+    y = run(tmp_path, "Swish", f32(-INF, 0, 2), opset=24, alpha=0.5)
+    np.testing.assert_allclose(y, f32(NAN, 0, 2 / (1 + np.exp(-1))), rtol=1e-6)
+
+
 def test_half_sigmoid_does_not_overflow_inside(tmp_path: Path) -> None:
     """exp(13) is no float16, but the sigmoid of -13 is one."""
     y = run(tmp_path, "Sigmoid", np.array([-13], np.float16))

@@ -60,6 +60,12 @@ def test_names_of_the_model_are_kept(tmp_path: Path) -> None:
     assert dict(payload.opsets) == {"": 21}
 
 
+def test_origins_tell_nodes_apart(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Exp", ["x"], ["a"], name="same"), helper.make_node("Exp", ["a"], ["y"], name="same")]
+    graph = read(make_model(nodes, {"x": np.zeros(2, F32)}, ["y"]), tmp_path)
+    assert [node.origin for node in graph.nodes] == ["Exp a", "Exp y"]
+
+
 def test_nodes_in_any_order(tmp_path: Path) -> None:
     nodes = [helper.make_node("Exp", ["a"], ["y"]), helper.make_node("Neg", ["x"], ["a"])]
     x = np.ones(2, F32)
