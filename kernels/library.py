@@ -32,6 +32,9 @@ _ERROR_BYTES = 1024
 _INLINE_BYTES = 1024
 """Constants up to this size go into the model, where shape inference sees them."""
 
+_POOL_BYTES = 1 << 20
+"""Bytes of all operands from which an op that cannot be cut gets threads of its own: waking them takes 0.1 ms."""
+
 _TRIM_BYTES = 1 << 20
 """Weights handed to sessions after which the heap is trimmed."""
 
@@ -129,7 +132,9 @@ class Library:
         found: tuple[slices.Piece, ...] = ()
         if len(op.nodes) == 1:
             found = slices.pieces(op.op_type, attributes(op), inputs, outputs, self._threads)
-        job = _Job(node, canonical(op), graph, numbers, 1 if found else self._threads)
+        moved = sum(t.bytes for t in (*inputs, *outputs) if t is not None)
+        threads = 1 if found or moved < _POOL_BYTES else self._threads
+        job = _Job(node, canonical(op), graph, numbers, threads)
         calls = [self._call(job, piece) for piece in found or (slices.whole(inputs, outputs),)]
         for tensor in node.inputs:
             if tensor in graph.constants:

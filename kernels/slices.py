@@ -100,20 +100,30 @@ def _gemm(attrs: Mapping[str, Any], inputs: Types, output: TensorType, parts: in
     (m, n), k = output.shape, a.shape[1]
     if m * n * k < SMALL:
         return (whole(inputs, [output]),)
+    if m == 1 and attrs.get("transB", 0):  # a linear layer on one sample: its weights are cut
+        ranges = split(n, parts, _CHANNELS)
+        return tuple(
+            Piece((Part(0, a.shape), Part(r * k, (c, k)), *_bias(inputs, 1, r, c)), (Part(r, (1, c)),))
+            for r, c in ranges
+        )
     if m < parts:
         return ()
-
-    def bias(start: int, count: int) -> tuple[Part | None, ...]:
-        if len(inputs) < 3 or inputs[2] is None:
-            return tuple(None for _ in inputs[2:])
-        shape = inputs[2].shape
-        if len(shape) == 2 and shape[0] == m and m > 1:
-            return (Part(start * shape[1], (count, shape[1])),)
-        return (Part(0, shape),)
-
     return tuple(
-        Piece((Part(r * k, (c, k)), Part(0, b.shape), *bias(r, c)), (Part(r * n, (c, n)),)) for r, c in split(m, parts)
+        Piece((Part(r * k, (c, k)), Part(0, b.shape), *_bias(inputs, 0, r, c)), (Part(r * n, (c, n)),))
+        for r, c in split(m, parts)
     )
+
+
+def _bias(inputs: Types, axis: int, start: int, count: int) -> tuple[Part | None, ...]:
+    """The part of Gemm's third input (if there is one) that rows or columns `start`, ... of the output need."""
+    if len(inputs) < 3 or inputs[2] is None:
+        return tuple(None for _ in inputs[2:])
+    shape = (1,) * (2 - len(inputs[2].shape)) + inputs[2].shape
+    if shape[axis] == 1:
+        return (Part(0, inputs[2].shape),)
+    if axis == 0:
+        return (Part(start * shape[1], (count, shape[1])),)
+    return (Part(start, (1, count)),)
 
 
 def _conv(attrs: Mapping[str, Any], inputs: Types, output: TensorType, parts: int) -> tuple[Piece, ...]:
