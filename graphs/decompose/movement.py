@@ -277,7 +277,8 @@ def _nearest_scales(c: Call) -> list[int]:
 
 def _resize(c: Call) -> str:
     """Nearest neighbour by whole factors: each element repeated. Everything else is resampling."""
-    if c.str_attr("mode", "nearest") != "nearest" or {"axes", "antialias", "keep_aspect_ratio_policy"} & set(c.attrs):
+    plain = not c.int_attr("antialias", 0) and c.str_attr("keep_aspect_ratio_policy", "stretch") == "stretch"
+    if c.str_attr("mode", "nearest") != "nearest" or not plain or "axes" in c.attrs:
         raise NotLowered("resampling")
     if c.op == "Resize" and c.opset >= 11:
         where = c.str_attr("coordinate_transformation_mode", "half_pixel")

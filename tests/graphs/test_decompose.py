@@ -211,7 +211,7 @@ MOVEMENT = [
         "Resize",
         [IMAGE, None, None, i64(2, 6, 8, 3)],
         (3,),
-        attrs={"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        attrs={"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", "antialias": 0},
     ),
     Case("Upsample", [IMAGE, np.array([1, 1, 2, 2], np.float32)], (1,), attrs={"mode": "nearest"}, opset=9),
 ]
