@@ -30,8 +30,21 @@ class Placement:
     producers: Mapping[str, Node]
 
 
+MOST_SOURCES = 8
+"""Tensors in memory from which a value may be computed anew at a deeper level."""
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """What computing a tensor anew takes: bytes read of each tensor in memory, and simple instructions per element (at
+    most EXPENSIVE)."""
+
+    reads: Mapping[str, int]
+    cost: int
+
+
 def place(graph: Graph) -> Placement:
-    """Decides for every tensor of a graph without dead nodes."""
+    """Decides for every tensor that a library operator or the caller needs, directly or not."""
     return _Placer(graph).result()
 
 
@@ -120,61 +133,64 @@ class _Placer:
 
     def _levels(self) -> dict[str, frozenset[int]]:
         """The levels at which each computed tensor (and each exact movement) is computed."""
-        sources = self._source_bytes()
+        recipes = self._recipes()
         uses: dict[str, set[int]] = {}
         levels: dict[str, frozenset[int]] = {}
         for node in reversed(self.graph.nodes):
             name = node.outputs[0]
             if node.op == "library" or (self._moves(name) and name not in self.exact):
                 continue
+            if name not in self.exact and name not in uses:
+                continue  # nobody needs it
             found = frozenset({self.depth[name]})
             if name not in self.exact:
-                found = self._sunk(node, frozenset(uses.get(name, ())), sources) or found
+                found = self._sunk(node, frozenset(uses[name]), recipes) or found
             levels[name] = found
             for operand in node.inputs:
                 for base in self._bases(operand):
                     uses.setdefault(base, set()).update(found)
         return levels
 
-    def _sunk(self, node: Node, uses: frozenset[int], sources: Mapping[str, float]) -> frozenset[int] | None:
+    def _sunk(self, node: Node, uses: frozenset[int], recipes: Mapping[str, _Recipe]) -> frozenset[int] | None:
         """`uses`, if computing the node at all those levels moves fewer bytes than writing its result at its own."""
         name = node.outputs[0]
         own = self.graph.types[name].bytes
-        read = sources.get(name)
-        if read is None or not uses or uses == {self.depth[name]}:
+        recipe = recipes.get(name)
+        if recipe is None or uses == {self.depth[name]}:
             return None
+        read = sum(recipe.reads.values())
         if self.depth[name] in uses:
             wins = (len(uses) - 1) * read < len(uses) * own
         else:
             wins = len(uses) * read < (len(uses) + 1) * own
-        return uses if wins and (len(uses) == 1 or self._cost(name) < EXPENSIVE) else None
+        return uses if wins and (len(uses) == 1 or recipe.cost < EXPENSIVE) else None
 
-    def _source_bytes(self) -> dict[str, float]:
-        """Bytes that computing a tensor anew reads, for those that elementwise operators make of what is in memory."""
-        found: dict[str, float] = {}
+    def _recipes(self) -> dict[str, _Recipe]:
+        """How to make tensors anew from what is in memory, for those that few elementwise operators make."""
+        found: dict[str, _Recipe] = {}
         for name in (*self.graph.inputs, *self.graph.constants):
-            kind = self.graph.types[name]
-            found[name] = 0 if name in self.graph.constants and kind.elements == 1 else kind.bytes
+            scalar = name in self.graph.constants and self.graph.types[name].elements == 1
+            found[name] = _Recipe({} if scalar else {name: self.graph.types[name].bytes}, 0)
         for node in self.graph.nodes:
-            if node.op == "library":
-                found.update((name, self.graph.types[name].bytes) for name in node.outputs if name)
+            names = [name for name in node.outputs if name]
+            if node.op == "library" or names[0] in self.exact:
+                found.update((name, _Recipe({name: self.graph.types[name].bytes}, 0)) for name in names)
                 continue
-            name = node.outputs[0]
-            elementwise = PRIMITIVES[node.op].kind == "elementwise"
-            if name in self.exact:
-                found[name] = self.graph.types[name].bytes
-            elif (elementwise or self._moves(name)) and all(i in found for i in node.inputs):
-                total = sum(found[i] for i in node.inputs)
-                found[name] = min(total, self.graph.types[name].bytes) if self._moves(name) else total
+            moves = self._moves(names[0])
+            if not (moves or PRIMITIVES[node.op].kind == "elementwise") or any(i not in found for i in node.inputs):
+                continue
+            reads: dict[str, int] = {}
+            for operand in node.inputs:
+                for source, size in found[operand].reads.items():
+                    reads[source] = max(size, reads.get(source, 0))
+            cost = sum(found[i].cost for i in node.inputs)
+            if moves:
+                reads = {source: min(size, self.graph.types[names[0]].bytes) for source, size in reads.items()}
+            else:
+                cost += PRIMITIVES[node.op].cost
+            if len(reads) <= MOST_SOURCES:
+                found[names[0]] = _Recipe(reads, min(cost, EXPENSIVE))
         return found
-
-    def _cost(self, name: str) -> int:
-        """Simple instructions per element of a tensor that elementwise operators make of what is in memory."""
-        if self._is_base(name) or name in self.exact:
-            return 0
-        node = self.producers[name]
-        own = PRIMITIVES[node.op].cost if PRIMITIVES[node.op].kind == "elementwise" else 0
-        return own + sum(self._cost(i) for i in node.inputs) if own < EXPENSIVE else own
 
     # --- what is written
 

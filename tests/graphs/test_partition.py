@@ -132,6 +132,25 @@ def test_costly_values_for_many_levels_are_computed_once() -> None:
     assert [c.depth for c in part.components] == [0, 1, 2, 3]
 
 
+def test_long_chains_of_doubling_are_placed_in_no_time() -> None:
+    b = GraphBuilder()
+    x = b.input("x", F, (4, 6))
+    y = x
+    for _ in range(2000):
+        y = b.op("add", y, y)
+    b.output(b.op("add", library(b, x), y))
+    assert [c.depth for c in verified(b.build()).components] == [1]
+
+
+def test_dead_nodes_are_not_computed() -> None:
+    b = GraphBuilder()
+    x = b.input("x", F, (4, 6))
+    e = b.op("exp", x)
+    b.op("tanh", b.op("add", library(b, x), e))
+    b.output(library(b, x))
+    assert not verified(b.build()).components
+
+
 def test_many_slices_read_deeper_are_one_tensor_in_memory() -> None:
     b = GraphBuilder()
     x = b.input("x", F, (4, 6))
