@@ -101,7 +101,7 @@ def _group(group: GroupProgram, function: str, known: dict[str, Array]) -> str:
     text = _Text(arrays)
     body = list(text.block(group.body, 2))
     head = [
-        f"{_vector(group.vector_bytes)}static __attribute__((noinline)) void",
+        f"{_vector(group.vector_bytes)}ST_GROUP",
         f"{function}({_SIGNATURE}, int64_t first, int64_t last) {{",
         "  (void)buffers; (void)args; (void)block;",
     ]

@@ -12,7 +12,8 @@ import math
 from dataclasses import dataclass
 
 from ...graphs.dtypes import DType
-from ...graphs.subgraph import AxisVar, Read, Subgraph
+from ...graphs.subgraph import Subgraph
+from ...search_space.coupling import pair_kind
 from ..loops import Apply, Expr, Literal
 from .algebra import Algebra
 from .errors import LoweringError
@@ -80,55 +81,12 @@ class Coupled(Algebra):
 
 def match(sub: Subgraph, first: int, second: int) -> Coupled:
     """The pair's accumulator. Raises CouplingError when `second` beside `first` is no known pair."""
-    one, two = sub.values[first], sub.values[second]
-    kind = two.dtype
-    if kind not in (DType.F32, DType.F64) or one.axes != two.axes or one.reduce != two.reduce or two.op != "sum":
-        raise CouplingError(f"reductions {first} and {second} are no pair for one pass")
+    kind = sub.values[second].dtype
     zero, low = Literal(0.0, kind), Literal(-math.inf, kind)
-    if one.op == "max" and _is_softmax(sub, first, second):
-        return Coupled("softmax", (kind, kind), (low, zero))
-    if one.op == "sum" and _is_moments(sub, first, second):
-        return Coupled("moments", (kind,) * 4, (zero,) * 4)
-    raise CouplingError(f"reductions {first} and {second} are no pair for one pass")
-
-
-def _plain(read: Read, axes: tuple[int, ...]) -> bool:
-    return not read.where and read.index == tuple(AxisVar(a) for a in axes)
-
-
-def _operand(sub: Subgraph, value: int, op: str, arity: int) -> tuple[Read, ...] | None:
-    """The reads of a value that is `op`, when each is plain."""
-    v = sub.values[value]
-    if v.op != op or len(v.reads) != arity:
-        return None
-    return v.reads if all(_plain(r, sub.values[r.value].axes) or _is_source(sub, r) for r in v.reads) else None
-
-
-def _is_source(sub: Subgraph, read: Read) -> bool:
-    return sub.values[read.value].op in ("input", "const")
-
-
-def _is_softmax(sub: Subgraph, first: int, second: int) -> bool:
-    (data,), (summed,) = sub.values[first].reads, sub.values[second].reads
-    exponential = _operand(sub, summed.value, "exp", 1)
-    shifted = _operand(sub, exponential[0].value, "sub", 2) if exponential else None
-    return shifted is not None and shifted[0] == data and shifted[1].value == first
-
-
-def _is_moments(sub: Subgraph, first: int, second: int) -> bool:
-    (data,), (summed,) = sub.values[first].reads, sub.values[second].reads
-    square = _operand(sub, summed.value, "mul", 2)
-    if square is None or square[0] != square[1]:
-        return False
-    shifted = _operand(sub, square[0].value, "sub", 2)
-    if shifted is None or shifted[0] != data:
-        return False
-    count = math.prod(sub.extents[a] for a in sub.values[first].reduce)
-    for op, factor in (("mul", 1 / max(count, 1)), ("div", count)):
-        scaled = _operand(sub, shifted[1].value, op, 2)
-        if scaled is None or scaled[0].value != first:
-            continue
-        constant = sub.values[scaled[1].value].attr("value") if sub.values[scaled[1].value].op == "const" else None
-        if isinstance(constant, int | float) and math.isclose(constant, factor, rel_tol=1e-6):
-            return True
-    return False
+    match pair_kind(sub, first, second):
+        case "softmax":
+            return Coupled("softmax", (kind, kind), (low, zero))
+        case "moments":
+            return Coupled("moments", (kind,) * 4, (zero,) * 4)
+        case _:
+            raise CouplingError(f"reductions {first} and {second} are no pair for one pass")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...graphs.dtypes import DType
-from ..loops import Argument, Expr, For, Let, Literal, Local, Stmt, locals_of
+from ..loops import Apply, Argument, Expr, For, If, Let, Literal, Local, Stmt, locals_of
 from .errors import LoweringError
-from .integers import Range, add, minimum, modulo, number, range_of
+from .integers import Range, add, maximum, minimum, modulo, number, range_of
 from .integers import sub as minus
 
 
@@ -48,6 +48,7 @@ class Nest:
 
     lanes   elements of a strip when the innermost loop carries a reduction in lanes, else 0
     simd    the innermost loop runs in lanes
+    windows the positions along some axes that these loops are for: first, and first after
     chunk   the innermost loop is cut into pieces of so many iterations (0: it is not), each followed by `chunk_after`
     """
 
@@ -59,6 +60,7 @@ class Nest:
     lanes: int = 0
     chunk: int = 0
     unroll: dict[int, int] = field(default_factory=dict)
+    windows: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.before: list[list[Stmt]] = [[] for _ in range(len(self.order) + 1)]
@@ -80,6 +82,13 @@ class Nest:
                 elif (reach := range_of(info.trip, self.ranges)) is not None:
                     self.ranges[variable] = (0, max(0, reach[1] - 1))
             self.position[axis] = add(info.start, self.local[axis])
+            if axis in self.windows:
+                first, end = self.windows[axis]
+                if isinstance(self.local[axis], Literal):
+                    position = self.names.fresh("i")
+                    self.where[position.name] = Location(depth + 1)
+                    self.position[axis] = position
+                self.ranges[self.position[axis]] = (first, end - 1)
         self.lane = self.names.fresh("l")
         self.where[self.lane.name] = Location(len(self.order))
         self.chunk_start: Expr = number(0)
@@ -162,9 +171,14 @@ class Nest:
         if not body:
             return ()
         if isinstance(local, Literal):
-            return body
+            return self._within(axis, body)
         assert isinstance(local, Local)
         unroll = self.unroll.get(axis, 1)
+        if axis in self.windows:
+            first, end = self._reach(axis)
+            if depth < len(self.order) - 1:
+                return (For(local, first, end, body, unroll=unroll),)
+            return self._innermost(local, first, minus(end, first), body)
         if depth < len(self.order) - 1:
             return (For(local, number(0), trip, body, unroll=unroll),)
         if not self.chunk:
@@ -179,6 +193,33 @@ class Nest:
             *self.chunk_after,
         )
         return (For(start, number(0), trip, pieces, step=self.chunk),)
+
+    def _within(self, axis: int, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """`body` at the only position of an axis, where that lies in its window."""
+        if axis not in self.windows:
+            return body
+        first, end = self.windows[axis]
+        position = self.position[axis]
+        assert isinstance(position, Local)
+        start = self.axes[axis].start
+        known = range_of(start, self.ranges)
+        inside = (Let(position, start), *body)
+        if known is not None and first <= known[0] and known[1] < end:
+            return inside
+        if known is not None and (known[1] < first or end <= known[0]):
+            return ()
+        tests = (Apply("ge", DType.BOOL, (start, number(first))), Apply("lt", DType.BOOL, (start, number(end))))
+        return (If(Apply("and", DType.BOOL, tests), inside),)
+
+    def _reach(self, axis: int) -> tuple[Expr, Expr]:
+        """The local positions of an axis's window inside the tile."""
+        info = self.axes[axis]
+
+        def local(position: int) -> Expr:
+            return maximum(minimum(minus(number(position), info.start), info.trip), number(0))
+
+        first, end = self.windows[axis]
+        return local(first), local(end)
 
     def _innermost(self, local: Local, start: Expr, trip: Expr, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """`trip` iterations of the innermost loop from `start` on: whole strips of lanes, then the rest."""

@@ -18,6 +18,7 @@ from .integers import sub as minus
 from .memory import Memory
 from .nest import Axis, Location, Names, Nest
 from .reduce import Components, accumulate, wrap
+from .windows import Window, windows
 
 STREAM_CHUNK = 1024
 """Elements of a row that are collected before they are stored past the caches."""
@@ -43,11 +44,14 @@ class GroupState:
 
 def lower_stage(state: GroupState, stage: Stage) -> tuple[Stmt, ...]:
     """The statements of one stage."""
-    return _StageLowering(state, stage).run()
+    body: list[Stmt] = []
+    for window in windows(state.ctx, stage):
+        body += _StageLowering(state, stage, window).run()
+    return tuple(body)
 
 
 class _StageLowering:
-    def __init__(self, state: GroupState, stage: Stage) -> None:
+    def __init__(self, state: GroupState, stage: Stage, window: dict[int, Window]) -> None:
         self.state = state
         self.ctx = state.ctx
         self.stage = stage
@@ -58,7 +62,7 @@ class _StageLowering:
         unknown = [a for a in stage.order if a not in state.axes]
         if unknown:
             raise LoweringError(f"axes {unknown} belong to no value of the group")
-        self.streamed = {v for v in stage.values if self._streams(v)}
+        self.streamed = {v for v in stage.values if stage.vector not in window and self._streams(v)}
         self.nest = Nest(
             stage.order,
             state.axes,
@@ -68,6 +72,7 @@ class _StageLowering:
             lanes,
             STREAM_CHUNK if self.streamed else 0,
             dict(stage.unroll),
+            window,
         )
         self.ev = Evaluator(self.ctx, self.nest, state.memory)
 

@@ -10,6 +10,13 @@ typedef __UINT16_TYPE__ uint16_t;
 typedef __UINT32_TYPE__ uint32_t;
 typedef __UINT64_TYPE__ uint64_t;
 #define ST_INLINE static inline __attribute__((always_inline))
+// A group's function. g++ 12 calls one without effects, and leaves out calls of it, where induction variables have turned
+// its addresses into integers; noipa keeps it from looking.
+#if defined(__clang__)
+#define ST_GROUP static __attribute__((noinline)) void
+#else
+#define ST_GROUP static __attribute__((noipa)) void
+#endif
 #if defined(__x86_64__) && !defined(__clang__)
 #define ST_VECTOR(bits) __attribute__((target("prefer-vector-width=" #bits)))
 #else

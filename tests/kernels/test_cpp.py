@@ -161,7 +161,7 @@ def test_functions_without_a_vector_library(name: str, folder: Path) -> None:
 def test_vector_width_of_a_plan_is_asked_for() -> None:
     for width, bits in ((4, 128), (8, 256), (16, 512)):
         source = emit(lower(softmax(4, 64), softmax_plan(2, width), host_target()), ["k"])
-        assert f"ST_VECTOR({bits}) static" in source
+        assert f"ST_VECTOR({bits}) ST_GROUP" in source
 
 
 def binary_cases(dtype: DType) -> list[NDArray[Any]]:

@@ -124,6 +124,19 @@ def test_transpose_through_block_memory(tmp_path: Path) -> None:
     check(b.subgraph(turned), plan, tmp_path)
 
 
+def test_reversed_reads(tmp_path: Path) -> None:
+    """g++ 12 took a group that walks its input backwards for a function without effects, and left the call out."""
+    b = Builder(DType.U16)
+    x = b.input(33, 64)
+    i, j = b.axes(64, 33)
+    back = Read(x, (Sum(((-1, AxisVar(j)), (1, Int(32)))), AxisVar(i)))
+    out = b.op("bitand", (i, j), back, (x, (j, i)))
+    plan = Plan(one_group([(i, 8), (j, 8)], Stage((out,), (i, j), vector=j, width=16)))
+    data = np.arange(33 * 64, dtype=np.uint16).reshape(33, 64)
+    (got,) = run_built(build(b.subgraph(out), plan, tmp_path), [data])
+    np.testing.assert_array_equal(got, (data[::-1] & data).T)
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
 def test_arg_extremes(op: str, last: bool, tmp_path: Path) -> None:
