@@ -23,8 +23,8 @@ from .search_space.space import Space
 from .search_space.target import Target
 from .settings import parse_one
 
-LEAVES = 300
-SAMPLES = 4
+LEAVES = 150
+SAMPLES = 3
 """How far the size of a space is counted, and from how many descents it is estimated where it is larger."""
 
 
@@ -50,6 +50,7 @@ def describe(loaded: Graph, partition: Partition, target: Target, precision: str
     subgraphs = []
     for number, component in enumerate(partition.components):
         sub = component.subgraph
+        sub = sub.resized(sub.extents, (0,) * len(sub.slots))  # plans do not depend on what slots hold
         if sub not in sizes:
             sizes[sub] = _decisions(sub, target, precision)
         subgraphs.append({"id": number, **_structure(component), **sizes[sub]})
