@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..shapes import TypeMismatch
 from .activation import log_softmax
 from .call import Call, Rule
@@ -38,9 +40,7 @@ def _likelihood(c: Call, log_probabilities: str) -> str:
 def _reduced(c: Call, loss: str, weight: str) -> str:
     """The losses as they are, their sum, or their sum over the sum of the weights ("": each counts one)."""
     axes = tuple(range(len(c.b.shape(loss))))
-    count = 1
-    for size in c.b.shape(loss):
-        count *= size
+    count = math.prod(c.b.shape(loss))
     match c.str_attr("reduction", "mean"):
         case "none":
             return loss

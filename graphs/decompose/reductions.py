@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ..dtypes import DType
@@ -25,12 +26,10 @@ def _axes(c: Call) -> tuple[int, ...]:
 
 def mean(c: Call, x: str, axes: tuple[int, ...], keepdims: bool = True) -> str:
     """The mean of a wide tensor over `axes`; of nothing it is NaN."""
-    count = 1
-    for axis in axes:
-        count *= c.b.shape(x)[axis]
-    total = c.b.reduce("sum", x, axes, keepdims)
+    count = math.prod(c.b.shape(x)[axis] for axis in axes)
     if count == 0 and not c.b.dtype(x).is_float:
         raise NotLowered("empty-mean")
+    total = c.b.reduce("sum", x, axes, keepdims)
     return c.with_scalar("div", total, count) if axes else total
 
 
