@@ -192,7 +192,7 @@ class Movement:
             else:
                 inner[axis] = self._space.sum((1, position), (1, self._space.slot(-offset, -offset, 0)))
                 bound = Bound(inner[axis], self._space.axis(size))
-            if size:
+            if size or not any(sizes):
                 yield Access(name, inner, [bound], plain=True)
             offset += size
 

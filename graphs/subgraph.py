@@ -2,9 +2,10 @@
 
 Movement operators are gone: every read carries a map from the reader's axes to the axes of the value
 read. Values are numbered in topological order; inputs are values too (`op == "input"`). An axis is
-a number into `extents`; two computed values share an axis only where one reads the other
-through the identity, so "same axis" *is* the locality proof. Inputs have axes of their own, which no index
-mentions: they only carry the extents of the stored array.
+a number into `extents`; a computed value and its reader share an axis only where the read is
+the identity along it, so "same axis" *is* the locality proof; readers of one input at the same position share axes
+too. Inputs have axes of their own, which no index mentions: they only carry the extents of the stored array. Axes of no
+value at all carry extents for bounds and lookups; one of them, of extent 1, bounds an index to a single position.
 
 The digest covers everything here except `extents` and `slots`, which stand beside it in a key.
 """

@@ -206,6 +206,12 @@ def test_a_concat_of_unequal_parts_is_bounded_by_their_axes() -> None:
     assert [read.where[0].index == read.index[1] for read in piecewise.reads] == [True, True]
 
 
+def test_a_concat_of_nothing_is_nothing() -> None:
+    b = GraphBuilder()
+    x, y = b.input("x", F, (0, 4)), b.input("y", F, (0, 4))
+    canonical(b, b.op("concat", x, b.op("neg", y), axis=0))
+
+
 def test_padding_composes_or_is_computed_where_fills_differ() -> None:
     b = GraphBuilder()
     e = b.op("exp", b.input("x", F, (4, 5)))
