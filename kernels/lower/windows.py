@@ -18,6 +18,8 @@ from .context import Context
 Window = tuple[int, int]
 """Positions from the first to before the second."""
 
+MASKED_PIECES = 3
+"""Up to so many pieces along the vector loop are loaded through masks: measured faster than a short loop for each."""
 MOST_PIECES = 64
 """Stages are not cut into more pieces than this: code grows with each."""
 
@@ -27,7 +29,8 @@ def windows(ctx: Context, stage: Stage) -> Iterator[dict[int, Window]]:
     cuts = {axis: points for axis, points in _cuts(ctx, stage).items() if _may_cut(ctx, stage, axis)}
     pieces = 1
     for axis in list(cuts):
-        if pieces * (len(cuts[axis]) + 1) > MOST_PIECES:
+        masked = axis == stage.vector and len(cuts[axis]) < MASKED_PIECES
+        if masked or pieces * (len(cuts[axis]) + 1) > MOST_PIECES:
             del cuts[axis]
         else:
             pieces *= len(cuts[axis]) + 1

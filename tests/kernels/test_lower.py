@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.subgraph import AxisVar, Bound, Int, Read, Sum, Value
 from stitchtune.kernels.host import host_target
-from stitchtune.kernels.loops import Apply, Fold, For, Let, LoopKernel, Store, Stream, evaluate, statements
+from stitchtune.kernels.loops import Apply, Fold, For, Let, Load, LoopKernel, Store, Stream, evaluate, statements
 from stitchtune.kernels.lower import LoweringError, lower
 from stitchtune.search_space.plan import Buffer, Plan, Reduction, Stage
 
 from tests.kernels.hand import (
+    Builder,
     edges,
     layer_norm,
     layer_norm_plan,
@@ -136,3 +139,21 @@ def test_inconsistent_plans_are_refused(change: dict[str, object], why: str) -> 
 def test_unknown_precision() -> None:
     with pytest.raises(ValueError, match="neither"):
         lower(softmax(8, 8), softmax_plan(8), TARGET, "loose")
+
+
+def test_stages_are_cut_where_pieces_of_a_concat_begin() -> None:
+    b = Builder()
+    x = b.input(8, 32)
+    i, j, k = b.axes(8, 3, 32)
+    piece = b.axes(1)[0]
+    reads = []
+    for p in range(3):
+        there = Sum(((1, AxisVar(j)), (1, Int(-p)))) if p else AxisVar(j)
+        scaled = b.op("exp" if p else "tanh", (i, k), (x, (i, k)))
+        reads.append(Read(scaled, (AxisVar(i), AxisVar(k)), (Bound(there, piece),)))
+    joined = b.add(Value("piecewise", DType.F32, (i, j, k), reads=tuple(reads)))
+    places = edges(v1_4="inline", v2_4="inline", v3_4="inline")
+    plan = Plan(one_group([(i, 2)], Stage((joined,), (i, j, k), vector=k, width=8)), places)
+    (kernel,) = lower(b.subgraph(joined), plan, TARGET)
+    assert sorted(op for op, simd in ops(kernel) if simd) == ["exp", "exp", "tanh"]
+    assert not any(isinstance(s, Let) and isinstance(s.value, Load) and s.value.mask for s in all_statements(kernel))
