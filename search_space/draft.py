@@ -70,7 +70,7 @@ class Context:
     _walks: dict[tuple[int, frozenset[int]], tuple[Access, ...]] = field(default_factory=dict)
 
     def again(self) -> Context:
-        """A fresh context with what was fixed so far; new anchors move groups, so what these kept is chosen anew."""
+        """A fresh context with what was fixed so far; new anchors move groups: what hangs on those starts anew."""
         moved = self.extra != self._extra_before
         return Context(
             self.sub,
@@ -78,7 +78,7 @@ class Context:
             kept={} if moved else self.kept,
             extra=self.extra,
             inline_edges=self.inline_edges,
-            global_edges=self.global_edges,
+            global_edges=set() if moved else self.global_edges,
         )
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..graphs.subgraph import Subgraph
+from .coupling import check_pairs
 from .dominants import is_reduction, live, required
 from .locality import check_edges
 from .plan import Group, Plan, Stage
@@ -75,6 +76,7 @@ def check(sub: Subgraph, plan: Plan, target: Target) -> tuple[Refusal, ...]:
         return form
     listing = locate(sub, plan)
     found = list(_listing(sub, plan, listing))
+    found.extend(check_pairs(sub, plan, listing))
     if found:
         return tuple(found)
     found.extend(check_edges(sub, plan, listing))
@@ -128,6 +130,7 @@ def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
             yield Refusal("loop-order", f"stage {at} has an unknown or repeated axis in its loop order")
             return
         yield from _stage_form(sub, at, stage)
+        yield from _lanes(sub, plan, at, stage)
     for edge in plan.edges:
         if edge.value not in computed or edge.consumer not in computed:
             yield Refusal("not-computed", f"edge v{edge.value} -> v{edge.consumer} names a value that is not computed")
@@ -189,6 +192,14 @@ def _stage_form(sub: Subgraph, at: Location, stage: Stage) -> Iterator[Refusal]:
             depth = max((stage.order.index(a) + 1 for a in domain), default=0)
             if not set(stage.order[:depth]) <= domain:
                 yield Refusal("foreign-loop", f"reduction v{value} would run once for every step of a loop it lacks")
+
+
+def _lanes(sub: Subgraph, plan: Plan, at: Location, stage: Stage) -> Iterator[Refusal]:
+    """Lanes are folded in halves, so there must be a power of two of them."""
+    reduced = [v for v in stage.values if stage.vector in sub.values[v].reduce]
+    lanes = stage.width * max((plan.reduction(v).accumulators for v in reduced), default=1)
+    if reduced and lanes & (lanes - 1):
+        yield Refusal("lanes", f"stage {at} reduces in {lanes} lanes, which is no power of two")
 
 
 def _listing(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..graphs.subgraph import Subgraph
 from .access import Access, walk
+from .aliasing import aliased, check_aliases
+from .coupling import pairs
 from .dominants import is_reduction
 from .plan import Place, Plan
 from .refusal import Refusal
@@ -26,44 +28,67 @@ def check_edges(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal
         yield Refusal("edge", "two places for one edge")
         return
     used: set[tuple[int, int]] = set()
+    beside = frozenset(pairs(plan).values())
+    finals: dict[int, int] = {}
 
     def inlined(value: int, reader: int) -> bool:
         return edges.get((value, reader)) == "inline" and not is_reduction(sub, value)
 
-    for root, at in listing.values.items():
+    for root in sorted(listing.values):
+        at = listing.values[root]
+        final = _own_final(sub, listing, root)
         for access in walk(sub, root, inlined):
             if sub.values[access.value].op in ("input", "const"):
                 continue
             place = edges.get((access.value, access.reader))
+            used.add((access.value, access.reader))
+            if root in beside:
+                continue  # computed beside its partner, from what that one reads
             if place is None:
                 yield Refusal("edge", f"no place for v{access.value} in v{access.reader}")
                 continue
-            used.add((access.value, access.reader))
-            problem = _problem(sub, listing, access, place, at)
+            if place in ("register", "shuffle") and final is None:
+                final = finals.get(access.value)
+            problem = _problem(sub, plan, listing, access, place, at, finals)
             if problem is not None:
                 yield problem
+        if final is not None:
+            finals[root] = final
     for value, reader in edges.keys() - used:
         yield Refusal("edge", f"v{value} in v{reader}: nothing evaluates this edge")
+    yield from check_aliases(sub, plan, listing)
 
 
-def _problem(sub: Subgraph, listing: Listing, access: Access, place: Place, at: Location) -> Refusal | None:
+def _own_final(sub: Subgraph, listing: Listing, value: int) -> int | None:
+    """The loop of its stage after which a reduction is there; None for a value that is there inside all loops."""
+    reduced = sub.values[value].reduce
+    order = listing.stage(listing.values[value]).order
+    return min(order.index(a) for a in reduced) if reduced else None
+
+
+def _problem(
+    sub: Subgraph, plan: Plan, listing: Listing, access: Access, place: Place, at: Location, finals: dict[int, int]
+) -> Refusal | None:
     value = access.value
     name = f"v{value} in v{access.reader} at {at}"
     if place == "inline":
         return Refusal("inline-reduction", name) if is_reduction(sub, value) else None
     if place == "alias":
-        return Refusal("alias", f"{name}: stores into a consumer's storage are not generated yet")
+        own = access.reader == access.root
+        return None if own else Refusal("alias-storage", f"{name}: stored in a value that is computed elsewhere")
     home = listing.values.get(value)
     if home is None:
         return Refusal("edge", f"{name}: the value is listed nowhere")
     if place in ("register", "shuffle"):
-        return _register_problem(sub, listing, access, place, at)
+        return _register_problem(sub, listing, access, place, at, finals.get(value))
     if place == "block":
         return _block_problem(sub, listing, access, at)
-    return _global_problem(sub, listing, access, at)
+    return _global_problem(sub, listing, access, at, aliased(plan).get(value, frozenset()))
 
 
-def _register_problem(sub: Subgraph, listing: Listing, access: Access, place: Place, at: Location) -> Refusal | None:
+def _register_problem(
+    sub: Subgraph, listing: Listing, access: Access, place: Place, at: Location, final: int | None
+) -> Refusal | None:
     value = sub.values[access.value]
     name = f"v{access.value} in v{access.reader} at {at}"
     stage = listing.stage(at)
@@ -71,13 +96,15 @@ def _register_problem(sub: Subgraph, listing: Listing, access: Access, place: Pl
         return Refusal("register-stage", f"{name}: not complete in the same stage")
     if not access.is_identity_everywhere(sub):
         return Refusal("register-map", f"{name}: not read through the identity")
-    if not value.reduce:
-        return Refusal("shuffle", f"{name}: no reduction") if place == "shuffle" else None
-    if (place == "shuffle") != (stage.vector in value.reduce):
+    if place == "shuffle" and not value.reduce:
+        return Refusal("shuffle", f"{name}: no reduction")
+    if value.reduce and (place == "shuffle") != (stage.vector in value.reduce):
         return Refusal("shuffle", f"{name}: a shuffle is a reduction across the lanes of the vector loop")
-    outer = set(stage.order[: min(stage.order.index(a) for a in value.reduce)])
+    if final is None:
+        return None
+    outer = set(stage.order[:final])
     if not set(value.axes) <= outer or not set(sub.values[access.root].domain) <= outer:
-        return Refusal("register-order", f"{name}: read before the reduction is complete")
+        return Refusal("register-order", f"{name}: read before the reduction it depends on is complete")
     return None
 
 
@@ -87,10 +114,7 @@ def _maps_tiles(sub: Subgraph, access: Access, parallel: frozenset[int]) -> bool
 
 def _block_problem(sub: Subgraph, listing: Listing, access: Access, at: Location) -> Refusal | None:
     name = f"v{access.value} in v{access.reader} at {at}"
-    if listing.is_partial(access.value):
-        sources = listing.combines.get(access.value, [])
-    else:
-        sources = [listing.values[access.value]]
+    sources = _complete(listing, access.value)
     if not any(s.group_key == at.group_key and s.stage < at.stage for s in sources):
         return Refusal("block-stage", f"{name}: no earlier stage of the same group has the value")
     if not _maps_tiles(sub, access, listing.parallel(at)):
@@ -98,19 +122,27 @@ def _block_problem(sub: Subgraph, listing: Listing, access: Access, at: Location
     return None
 
 
-def _global_problem(sub: Subgraph, listing: Listing, access: Access, at: Location) -> Refusal | None:
+def _global_problem(
+    sub: Subgraph, listing: Listing, access: Access, at: Location, pieces: frozenset[int]
+) -> Refusal | None:
     name = f"v{access.value} in v{access.reader} at {at}"
-    partial = listing.is_partial(access.value)
-    sources = listing.combines.get(access.value, []) if partial else [listing.values[access.value]]
-    if any(s.before(at) for s in sources):
+    if all(any(s.before(at) for s in _complete(listing, v)) for v in (access.value, *pieces)):
         return None
     parallel = listing.parallel(at)
     same_task = (
-        not partial
-        and any(s.group_key == at.group_key and s.stage < at.stage for s in sources)
+        not pieces
+        and not listing.is_partial(access.value)
+        and any(s.group_key == at.group_key and s.stage < at.stage for s in _complete(listing, access.value))
         and parallel <= set(sub.values[access.value].axes)
         and _maps_tiles(sub, access, parallel)
     )
     if same_task:
         return None
     return Refusal("global-barrier", f"{name}: no barrier or kernel boundary between store and load")
+
+
+def _complete(listing: Listing, value: int) -> list[Location]:
+    """The stages that store a value whole."""
+    if value not in listing.values:
+        return []
+    return listing.combines.get(value, []) if listing.is_partial(value) else [listing.values[value]]
