@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto
+from stitchtune.graphs.interpret.tensors import run_graph
 
-from tests.graphs.onnx_models import Array, ours, runtimes, single
+from tests.graphs.onnx_models import Array, library_ops, ours, read, runtimes, single
 
 
 def floats(*shape: int, seed: int = 0, scale: float = 1.0, dtype: Any = np.float32) -> Array:
@@ -301,3 +303,30 @@ def test_like_onnx_runtime(case: Case, tmp_path: Path) -> None:
         assert found.dtype == expected.dtype
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=case.rtol, atol=case.atol)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64], ids=["f16", "bf16", "f64"])
+@pytest.mark.parametrize(
+    "family", [ACTIVATIONS, REDUCTIONS, NORMALISATIONS, LOSSES], ids=["act", "reduce", "norm", "loss"]
+)
+def test_other_floats(family: list[Case], dtype: Any, tmp_path: Path) -> None:
+    """The same operators in other float types: of that type, and near what float64 operands give."""
+    for case in family:
+        if any(isinstance(a, np.ndarray | np.generic) and a.dtype == np.float16 for a in case.operands):
+            continue
+        floating = [i for i, a in enumerate(case.operands) if a is not None and np.asarray(a).dtype == np.float32]
+        rounded = [a if i not in floating else np.asarray(a).astype(dtype) for i, a in enumerate(case.operands)]
+        exact = [a if i not in floating else np.asarray(a).astype(np.float64) for i, a in enumerate(rounded)]
+        results = []
+        for operands in (rounded, exact):
+            model, feeds = single(case.op, operands, case.outputs, case.opset, case.constants, **case.attrs)
+            graph = read(model, tmp_path)
+            assert not library_ops(graph), case.id
+            results.append([*run_graph(graph, feeds).values()])
+        for i, (found, expected) in enumerate(zip(*results, strict=True)):
+            if i == 0 and expected.dtype == np.float64:
+                assert found.dtype == dtype, case.id
+            near = 4 * float(ml_dtypes.finfo(dtype).eps) if expected.dtype == np.float64 else 0
+            np.testing.assert_allclose(
+                found.astype(np.float64), expected.astype(np.float64), rtol=near, atol=near, err_msg=case.id
+            )
