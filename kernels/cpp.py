@@ -35,8 +35,11 @@ VECTOR_MATH = "exp log log1p expm1 sin cos tan asin acos atan sinh cosh tanh asi
 
 
 def prelude(vector_math: bool) -> str:
-    """The helpers of every unit, and the C library's functions: with vector forms where the library has them, else with
-    branch-free ones of our own for the common functions of float32."""
+    """The helpers of every unit, and the C library's functions, with vector forms where the library has them.
+
+    exp, log, tanh and erf of float32 are branch-free ones of our own: libmvec leaves the vector loop for every lane
+    that underflows, which made a masked softmax 20 times slower (docs/decisions.md).
+    """
     pragma = "#pragma omp declare simd notinbranch\n" if vector_math else ""
     lines = [(_RUNTIME / "prelude.h").read_text(), 'extern "C" {\n']
     for kind, suffix in (("float", "f"), ("double", "")):
@@ -44,8 +47,7 @@ def prelude(vector_math: bool) -> str:
             lines.append(f"{pragma}__attribute__((const)) {kind} {name}{suffix}({kind}) noexcept;\n")
         lines.append(f"{pragma}__attribute__((const)) {kind} pow{suffix}({kind}, {kind}) noexcept;\n")
     lines.append("}\n")
-    if not vector_math:
-        lines.append((_RUNTIME / "functions.h").read_text())
+    lines.append((_RUNTIME / "functions.h").read_text())
     return "".join(lines)
 
 

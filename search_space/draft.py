@@ -56,7 +56,7 @@ class Context:
 
     recompute    whether small anchors may be computed again by large sites (is_transparent)
     kept         elementwise values listed by decision, although nothing requires it: value -> label of their group
-    extra        elementwise values made anchors because no single place serves all their readers
+    extra        values that every other site reads and none recomputes, since no place would serve them all otherwise
     inline_edges, global_edges   (value, reader) pairs whose place was fixed so that it holds at every site
     """
 
@@ -140,6 +140,7 @@ class Context:
         """True when `root` recomputes the anchor `value` instead of reading it."""
         return (
             self.recompute
+            and value not in self.extra
             and value in self._cheap_anchors
             and self.sub.domain_size(value) * 8 <= self.sub.domain_size(root)
         )

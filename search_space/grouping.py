@@ -16,6 +16,9 @@ from .knobs import Ask, Knob
 SPLIT_WORK = 1 << 16
 """Iteration points from which a reduction with too few rows is split over tasks."""
 
+PARALLEL_WORK = 1 << 13
+"""Iteration points below which one task does it all sooner than several can be brought together."""
+
 COMBINE_ELEMENTS = 4096
 """Partial elements that a task may combine for itself; beyond, one group combines for everybody."""
 
@@ -95,7 +98,7 @@ class _Placement:
         """False for a group that would leave nearly all of a large anchor's space to one task."""
         tasks = self.context.extent(group.parallel)
         own = self.context.extent(self.context.sub.values[anchor].axes)
-        return tasks >= min(self._needed, own)
+        return tasks >= min(self._needed(anchor), own)
 
     def _may_split(self, anchor: int, group: GroupDraft) -> bool:
         """A split reduction in somebody else's group pays when it shares what that group reads."""
@@ -103,7 +106,8 @@ class _Placement:
         serial = self.context.extent(a for a in value.axes if a not in group.parallel)
         if serial * value.dtype.size * 2 > self.context.target.block_bytes or not self._shares(anchor, group):
             return False
-        return bool(self.ask(Knob(f"split.{anchor}", (True, False), True)))
+        worth = self.context.domain_work(anchor) >= PARALLEL_WORK
+        return bool(self.ask(Knob(f"split.{anchor}", (True, False), worth)))
 
     def _joins(self, anchor: int, group: GroupDraft) -> bool:
         """True when everything the anchor reads is in reach inside `group`."""
@@ -181,10 +185,9 @@ class _Placement:
             if partial and access.value not in self.elected and access.value not in group.combine:
                 group.combine.append(access.value)
 
-    @property
-    def _needed(self) -> int:
-        """Tasks that keep every processor busy, with some left over for balance."""
-        return 2 * self.context.target.processors
+    def _needed(self, anchor: int) -> int:
+        """Tasks that keep every processor busy, with some left over for balance; one, where there is little to do."""
+        return 2 * self.context.target.processors if self.context.domain_work(anchor) >= PARALLEL_WORK else 1
 
     def _parallel(self, anchor: int) -> tuple[int, ...]:
         """The parallel axes of a new group, seeded by `anchor`.
@@ -202,7 +205,7 @@ class _Placement:
             choices.append("split")
             if value.axes:
                 choices.append("rows")
-            if self.context.extent(joint) < self._needed and self.context.domain_work(anchor) >= SPLIT_WORK:
+            if self.context.extent(joint) < self._needed(anchor) and self.context.domain_work(anchor) >= SPLIT_WORK:
                 default = "rows" if self._columns_fit(anchor) else "split"
         kind = self.ask(Knob(f"axes.{anchor}", tuple(choices), default))
         match kind:
@@ -232,7 +235,7 @@ class _Placement:
             if sub.domain_size(other) * 8 <= sub.domain_size(anchor) and other not in related:
                 continue
             fewer = tuple(p for p in parallel if p in sub.values[other].axes)
-            if fewer == parallel or self.context.extent(fewer) >= self._needed:
+            if fewer == parallel or self.context.extent(fewer) >= max(self._needed(anchor), self._needed(other)):
                 parallel = fewer
                 related |= reads | {other}
         return parallel

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .draft import Context, GroupDraft
 from .knobs import Ask, Knob
+from .staging import moving, touched
 
 TASK_POINTS = 8192
 """Iteration points of a one-stage task: its own cost vanishes, and tasks are left for balance."""
@@ -31,14 +32,18 @@ def choose_tiles(context: Context, group: GroupDraft, ask: Ask) -> None:
     budget = max(1, points // max(1, serial))
     reduced = _reduced(context, group)
     vectors = {s.vector for s in group.stages}
+    crossed = _crossed(context, group)
     tiles: dict[int, int] = {}
     for axis in inner:
         extent = max(1, sub.extents[axis])
         if axis in reduced:
             tiles[axis] = _part(context, group, extent, serial)
             continue
-        least = min(extent, VECTOR_TILE) if axis in vectors else 1
-        tiles[axis] = max(least, _tile(extent, budget))
+        if axis in crossed:
+            tiles[axis] = min(extent, max(1, context.target.vector_bytes // 4))
+        else:
+            least = min(extent, VECTOR_TILE) if axis in vectors else 1
+            tiles[axis] = max(least, _tile(extent, budget))
         budget = max(1, budget // tiles[axis])
     _spread(context, group, tiles, inner, reduced | vectors)
     space = "_".join(map(str, group.parallel))
@@ -83,6 +88,19 @@ def _reduced(context: Context, group: GroupDraft) -> frozenset[int]:
     for member in group.partial:
         found |= set(context.sub.values[member].reduce) & set(group.parallel)
     return frozenset(found)
+
+
+def _crossed(context: Context, group: GroupDraft) -> frozenset[int]:
+    """Vector axes along which a large tensor lies apart: a tile of one vector keeps the lines it touches in cache."""
+    found: set[int] = set()
+    for stage in group.stages:
+        tensors = [t for member in stage.members for t in touched(context, group, member)]
+        most = max((elements for _, elements, _, _ in tensors), default=0)
+        for indices, elements, _, _ in tensors:
+            apart = any(stage.vector in moving(i) for i in indices[:-1])
+            if apart and 2 * elements >= most and stage.vector not in moving(indices[-1]):
+                found.add(stage.vector)
+    return frozenset(found & set(group.parallel))
 
 
 def _innermost_first(context: Context, group: GroupDraft) -> list[int]:

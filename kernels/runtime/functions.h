@@ -1,19 +1,24 @@
-// exp, log, tanh and erf of floats without branches or calls, for compilers and C libraries that have no vector forms
-// of them. Errors stay below 4 units in the last place; NaN, infinities, signed zeros and subnormals are right.
+// exp, log, tanh and erf of floats without branches or calls, as fast for lanes that underflow as for others. Errors stay below 4 units in the last place; NaN, infinities, signed zeros and subnormals are right.
+
+#ifdef __FMA__
+#define ST_MADD(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define ST_MADD(a, b, c) ((a) * (b) + (c))
+#endif
 
 ST_INLINE float st_expf(float x) {
   // 2^n e^r with |r| <= ln(2)/2; polynomial of Cephes' expf (S. Moshier). 2^n goes in two steps, for subnormal results.
   x = x > 89.0f ? 89.0f : x;
   x = x < -104.0f ? -104.0f : x;
-  float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
-  float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  float n = ST_MADD(x, 1.44269504f, 12582912.0f) - 12582912.0f;
+  float r = ST_MADD(n, 2.12194440e-4f, ST_MADD(n, -0.693359375f, x));
   float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  float y = (p * (r * r) + r) + 1.0f;
+  p = ST_MADD(p, r, 1.3981999507e-3f);
+  p = ST_MADD(p, r, 8.3334519073e-3f);
+  p = ST_MADD(p, r, 4.1665795894e-2f);
+  p = ST_MADD(p, r, 1.6666665459e-1f);
+  p = ST_MADD(p, r, 5.0000001201e-1f);
+  float y = ST_MADD(p, r * r, r) + 1.0f;
   int32_t whole = (int32_t)(n == n ? n : 0.0f), half = whole >> 1;
   return y * st_float((uint32_t)(half + 127) << 23) * st_float((uint32_t)(whole - half + 127) << 23);
 }
@@ -38,16 +43,16 @@ ST_INLINE float st_tanhf(float x) {
   c = c < -7.90531110763549805f ? -7.90531110763549805f : c;
   float z = c * c;
   float p = -2.76076847742355e-16f;
-  p = p * z + 2.00018790482477e-13f;
-  p = p * z + -8.60467152213735e-11f;
-  p = p * z + 5.12229709037114e-08f;
-  p = p * z + 1.48572235717979e-05f;
-  p = p * z + 6.37261928875436e-04f;
-  p = p * z + 4.89352455891786e-03f;
+  p = ST_MADD(p, z, 2.00018790482477e-13f);
+  p = ST_MADD(p, z, -8.60467152213735e-11f);
+  p = ST_MADD(p, z, 5.12229709037114e-08f);
+  p = ST_MADD(p, z, 1.48572235717979e-05f);
+  p = ST_MADD(p, z, 6.37261928875436e-04f);
+  p = ST_MADD(p, z, 4.89352455891786e-03f);
   float q = 1.19825839466702e-06f;
-  q = q * z + 1.18534705686654e-04f;
-  q = q * z + 2.26843463243900e-03f;
-  q = q * z + 4.89352518554385e-03f;
+  q = ST_MADD(q, z, 1.18534705686654e-04f);
+  q = ST_MADD(q, z, 2.26843463243900e-03f);
+  q = ST_MADD(q, z, 4.89352518554385e-03f);
   float y = c * (p / q), size = __builtin_fabsf(x);
   y = size >= 7.90531110763549805f ? __builtin_copysignf(1.0f, x) : y;
   return size < 4e-4f ? x : y;
@@ -59,17 +64,17 @@ ST_INLINE float st_erff(float x) {
   c = c < -4.0f ? -4.0f : c;
   float z = c * c;
   float p = -2.72614225801306e-10f;
-  p = p * z + 2.77068142495902e-08f;
-  p = p * z + -2.10102402082508e-06f;
-  p = p * z + -5.69250639462346e-05f;
-  p = p * z + -7.34990630326855e-04f;
-  p = p * z + -2.95459980854025e-03f;
-  p = p * z + -1.60960333262415e-02f;
+  p = ST_MADD(p, z, 2.77068142495902e-08f);
+  p = ST_MADD(p, z, -2.10102402082508e-06f);
+  p = ST_MADD(p, z, -5.69250639462346e-05f);
+  p = ST_MADD(p, z, -7.34990630326855e-04f);
+  p = ST_MADD(p, z, -2.95459980854025e-03f);
+  p = ST_MADD(p, z, -1.60960333262415e-02f);
   float q = -1.45660718464996e-05f;
-  q = q * z + -2.13374055278905e-04f;
-  q = q * z + -1.68282697438203e-03f;
-  q = q * z + -7.37332916720468e-03f;
-  q = q * z + -1.42647390514189e-02f;
+  q = ST_MADD(q, z, -2.13374055278905e-04f);
+  q = ST_MADD(q, z, -1.68282697438203e-03f);
+  q = ST_MADD(q, z, -7.37332916720468e-03f);
+  q = ST_MADD(q, z, -1.42647390514189e-02f);
   float y = c * (p / q), size = __builtin_fabsf(x);
   y = size >= 4.0f ? __builtin_copysignf(1.0f, x) : y;
   // subnormal arguments lose digits in the quotient: erf(x) = 2/sqrt(pi) x there
