@@ -8,7 +8,7 @@ tells the search where it knows little. Hundreds of points, so plain NumPy does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,19 +102,31 @@ def _kernel(a: Sequence[Observation], b: Sequence[Observation], scale: float) ->
     """Covariances of two lists of observations."""
     x = np.array([o.features for o in a], dtype=float)
     y = np.array([o.features for o in b], dtype=float)
-    distance = ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=2)
-    same = np.array([[p.subgraph == q.subgraph for q in b] for p in a], dtype=float)
-    knobs = np.array([[_differing(p, q) if p.subgraph == q.subgraph else 0.0 for q in b] for p in a])
-    known = np.array([[bool(p.assignment) == bool(q.assignment) for q in b] for p in a], dtype=float)
-    parts: Array = _PARTS**2 * np.exp(-distance / (2 * scale**2))
-    chosen: Array = _KNOBS**2 * same * known * np.exp(-knobs / (3 * scale))
-    return _BIAS**2 + _SAME**2 * same + parts + chosen
+    distance = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :] - 2 * x @ y.T
+    parts: Array = _PARTS**2 * np.exp(-np.maximum(distance, 0.0) / (2 * scale**2))
+    same = _shared([[o.subgraph] for o in a], [[o.subgraph] for o in b])
+    equal = _shared([o.assignment for o in a], [o.assignment for o in b])
+    common = _shared([[n for n, _ in o.assignment] for o in a], [[n for n, _ in o.assignment] for o in b])
+    sizes = np.array([len(o.assignment) for o in a], dtype=float)[:, None]
+    others = np.array([len(o.assignment) for o in b], dtype=float)[None, :]
+    known = (sizes > 0) == (others > 0)
+    differing = sizes + others - common - equal
+    share = equal / np.maximum(np.sqrt(sizes * others), 1.0)
+    # half of what a knob does it does whatever the others are, half in concert with them
+    chosen: Array = _KNOBS**2 * same * known * (np.exp(-differing / (3 * scale)) + share) / 2
+    result: Array = _BIAS**2 + _SAME**2 * same + parts + chosen
+    return result
 
 
-def _differing(a: Observation, b: Observation) -> float:
-    """Number of knobs that one has otherwise than the other."""
-    first, second = dict(a.assignment), dict(b.assignment)
-    return float(sum(first.get(name) != second.get(name) for name in first.keys() | second.keys()))
+def _shared(a: Sequence[Iterable[object]], b: Sequence[Iterable[object]]) -> Array:
+    """How many members the sets of two lists have in common, pair by pair."""
+    places: dict[object, int] = {}
+    rows = [[places.setdefault(m, len(places)) for m in members] for members in (*a, *b)]
+    marks = np.zeros((len(rows), max(1, len(places))))
+    for row, columns in zip(marks, rows, strict=True):
+        row[columns] = 1.0
+    result: Array = marks[: len(a)] @ marks[len(a) :].T
+    return result
 
 
 # --- how good the model is

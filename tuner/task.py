@@ -135,6 +135,7 @@ class Task:
                     candidate = replace(candidate, kind=one.kind)
                     self._baselines[one.kind] = candidate.program
                 self._learn(candidate, seconds, one.status)
+        self._stale = 0  # patience is for this run's plans
 
     # --- measuring
 

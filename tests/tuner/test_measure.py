@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.graphs.tolerance import expect
 from stitchtune.kernels.build import BuildFailure, BuiltPlan, build_plans
 from stitchtune.kernels.compile import find_compiler
@@ -22,21 +19,10 @@ from stitchtune.tuner.protocol import Pace
 from stitchtune.tuner.reference import Reference
 
 from .examples import scaled
+from .planted import BODIES, GOOD, planted
 
 SUB = scaled(10007)
 PACE = Pace(silence=1.5, seconds=0.02)
-
-GOOD = "for (long i = 0; i < N; ++i) y[i] = expf(x[i]) * x[i];"
-BODIES = {
-    "crashed": "*(volatile int*)8 = 1;",
-    "hung": 'for (;;) asm volatile("");',
-    "trapped": "volatile int zero = 0; y[0] = 7 / zero;",
-    "out-of-bounds": GOOD + "y[N] = 1;",
-    "unwritten": GOOD.replace("i < N", "i < N - 3"),
-    "changed-input": GOOD + "x[5] += 1;",
-    "wrong": GOOD + "y[N - 1] *= 1.01f;",
-    "nondeterministic": GOOD + "static int runs; if (++runs % 20 == 0) y[17] = 3;",
-}
 
 
 @pytest.fixture(scope="module")
@@ -58,28 +44,6 @@ def measurer(cache: Path) -> Iterator[Measurer]:
     with Measurer(prepare_device(host_target(), cache)) as found:
         found.load(write_subject(cache / "subject", SUB, inputs, Reference(expect(SUB, inputs))))
         yield found
-
-
-def planted(body: str, good: BuiltPlan, cache: Path, sub: Subgraph = SUB) -> BuiltPlan:
-    """`good` with its kernel replaced by one whose body is `body`."""
-    compiler = find_compiler()
-    assert compiler is not None
-    name = cache / f"planted{abs(hash(body))}"
-    source = f"""
-#include <cmath>
-#include <cstdint>
-extern "C" void {good.symbols[0]}(void* const* buffers, const int64_t*, char*, int32_t thread, int32_t, void*) {{
-  if (thread) return;
-  float* x = (float*)buffers[0]; float* y = (float*)buffers[1]; const long N = {sub.extents[0]};
-  {body}
-}}
-"""
-    name.with_suffix(".cpp").write_text(source)
-    subprocess.run(
-        [compiler.path, "-O1", "-shared", "-fPIC", str(name.with_suffix(".cpp")), "-o", str(name.with_suffix(".so"))],
-        check=True,
-    )
-    return replace(good, library=name.with_suffix(".so"))
 
 
 def test_a_good_candidate_is_timed(good: BuiltPlan, measurer: Measurer) -> None:
