@@ -199,6 +199,11 @@ class Library:
             raise LibraryError(f"cannot use ONNX Runtime: {one_line(reason)}")
         self._opened = True
 
+    @property
+    def sessions(self) -> int:
+        """Sessions that are open."""
+        return len(self._sessions)
+
     def close(self) -> None:
         """Frees the sessions. No op of this library may run any more."""
         for handle in self._sessions.values():

@@ -20,8 +20,10 @@ from stitchtune.graphs.errors import InputError
 from stitchtune.graphs.onnx_reader import load
 from stitchtune.graphs.partition import Component, Partition, partition
 from stitchtune.graphs.simplify import simplify
-from stitchtune.kernels import build, team
+from stitchtune.kernels import build, program, team
 from stitchtune.kernels.arena import Lifetime, place
+from stitchtune.kernels.build import BuiltPlan
+from stitchtune.kernels.compile import BuildFailure
 from stitchtune.kernels.executor import Executor, compile_graph
 from stitchtune.kernels.host import host_target
 from stitchtune.kernels.library import LibraryError
@@ -246,6 +248,32 @@ def test_without_a_compiler_the_interpreter_runs_and_warns(
             run = compiled(read(model, tmp_path), cache)
         agree(run(feeds), reference(model, feeds))
         assert run.stats().interpreted == len(read(model, tmp_path).components)
+
+
+def test_a_component_that_does_not_compile_is_interpreted(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_first(*args: Any, **options: Any) -> list[BuiltPlan | BuildFailure]:
+        return [BuildFailure("compile", "planted"), *build.build_plans(*args, **options)[1:]]
+
+    monkeypatch.setattr(program, "build_plans", fail_first)
+    model, feeds = block()
+    with pytest.warns(UserWarning, match="planted"):
+        run = compiled(read(model, tmp_path), cache)
+    agree(run(feeds), reference(model, feeds))
+    assert run.stats().interpreted == 1
+    assert run.stats().launches > 0
+
+
+def test_a_dropped_executor_frees_its_sessions(tmp_path: Path, cache: Path) -> None:
+    model, feeds = block()
+    run = compiled(read(model, tmp_path), cache)
+    run(feeds)
+    library = run._program.library
+    assert library is not None
+    assert library.sessions == 3  # the products with weights, and one for all others
+    del run
+    assert library.sessions == 0
 
 
 def test_results_of_unknown_shape_come_from_onnxruntime(tmp_path: Path, cache: Path) -> None:
