@@ -78,6 +78,8 @@ _INTEGER = {
     "times": "({0} * {1})",
     "quotient": "({0} / {1})",
     "rest": "({0} % {1})",
+    "quotient_u32": "int64_t(uint32_t({0}) / uint32_t({1}))",
+    "rest_u32": "int64_t(uint32_t({0}) % uint32_t({1}))",
     "floordiv": "st_floordiv({0}, {1})",
     "remainder": "st_remainder({0}, {1})",
 }

@@ -57,7 +57,7 @@ class Apply:
     sum_error                 what adding two floats loses, exactly; 0 where the sum is not finite
     before_argmax_first, ...  (value, index, value, index): the first pair wins; argmin, last
     plus minus times          index arithmetic, which never overflows
-    quotient rest             of numbers >= 0; floordiv and remainder of any by a positive one
+    quotient rest             of numbers >= 0 (quotient_u32, rest_u32: below 2**32); floordiv, remainder of any, floored
     """
 
     op: str
@@ -236,7 +236,9 @@ _INTEGER: dict[str, Callable[[int, int], int]] = {
     "min": min,
     "max": max,
     "quotient": operator.floordiv,
+    "quotient_u32": operator.floordiv,
     "rest": operator.mod,
+    "rest_u32": operator.mod,
     "floordiv": operator.floordiv,
     "remainder": operator.mod,
 }

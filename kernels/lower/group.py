@@ -16,6 +16,10 @@ from .nest import Axis, Names
 from .stage import GroupState, lower_stage
 
 
+SLOT_LIMIT = 2**30
+"""Slots are taken to lie within this of zero, when they do at the subgraph's own."""
+
+
 @dataclass(frozen=True)
 class LoweredGroup:
     program: GroupProgram
@@ -26,7 +30,7 @@ def lower_group(ctx: Context, group: Group) -> LoweredGroup:
     """The group's tasks and what each does."""
     names = Names()
     task = Local("task", DType.I64)
-    ranges: dict[Expr, Range] = {task: (0, 2**62)}
+    ranges: dict[Expr, Range] = {task: (0, 2**62), **_slot_ranges(ctx)}
     axes: dict[int, Axis] = {}
     tiles: dict[int, Expr] = {}
     body: list[Stmt] = []
@@ -83,6 +87,12 @@ def lower_group(ctx: Context, group: Group) -> LoweredGroup:
         tasks = mul(tasks, count)
     program = GroupProgram(tasks, group.tasks_per_block, task, arrays, tuple(body), _vector_bytes(ctx, group))
     return LoweredGroup(program, block_bytes)
+
+
+def _slot_ranges(ctx: Context) -> dict[Expr, Range]:
+    """The sign of each slot, which spares tests and signed divisions; its value is the launch's business."""
+    signs = {s: (0, SLOT_LIMIT) if value >= 0 else (-SLOT_LIMIT, -1) for s, value in enumerate(ctx.sub.slots)}
+    return {ctx.slot(s): reach for s, reach in signs.items() if abs(ctx.sub.slots[s]) <= SLOT_LIMIT}
 
 
 def _vector_bytes(ctx: Context, group: Group) -> int:

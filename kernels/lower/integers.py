@@ -90,7 +90,7 @@ def divide(a: Expr, b: Expr, known: Range | None) -> Expr:
             return c
     if known is not None and isinstance(b, Literal) and known[0] // int(b.value) == known[1] // int(b.value):
         return number(known[0] // int(b.value))
-    return apply("quotient" if known is not None and known[0] >= 0 else "floordiv", a, b)
+    return apply(_division(b, known, "quotient", "floordiv"), a, b)
 
 
 def modulo(a: Expr, b: Expr, known: Range | None) -> Expr:
@@ -102,7 +102,15 @@ def modulo(a: Expr, b: Expr, known: Range | None) -> Expr:
             return number(0)
     if known is not None and isinstance(b, Literal) and known[0] // int(b.value) == known[1] // int(b.value):
         return sub(a, number(known[0] // int(b.value) * int(b.value)))
-    return apply("rest" if known is not None and known[0] >= 0 else "remainder", a, b)
+    return apply(_division(b, known, "rest", "remainder"), a, b)
+
+
+def _division(b: Expr, known: Range | None, plain: str, floored: str) -> str:
+    """The cheapest form: 32-bit division by a constant runs in lanes, 64-bit division does not."""
+    if known is None or known[0] < 0:
+        return floored
+    small = isinstance(b, Literal) and known[1] < 2**32 and int(b.value) < 2**32
+    return f"{plain}_u32" if small else plain
 
 
 def ceiling(a: Expr, b: int) -> Expr:
@@ -138,9 +146,9 @@ def _combine(op: str, p: Range, q: Range) -> Range | None:
             return min(p[0], q[0]), min(p[1], q[1])
         case "max":
             return max(p[0], q[0]), max(p[1], q[1])
-        case "quotient" | "floordiv" if q[0] > 0:
+        case "quotient" | "quotient_u32" | "floordiv" if q[0] > 0:
             corners = [x // y for x in p for y in q]
             return min(corners), max(corners)
-        case "rest" | "remainder" if q[0] > 0:
+        case "rest" | "rest_u32" | "remainder" if q[0] > 0:
             return 0, q[1] - 1
     return None

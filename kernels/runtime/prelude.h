@@ -184,16 +184,27 @@ struct st_fold_max {
 struct st_fold_min {
   template <class V> static inline __attribute__((always_inline)) V apply(V a, V b) { return (a < b) | (a != a) ? a : b; }
 };
+#if defined(__AVX512F__)
+#define ST_REGISTER 64
+#elif defined(__AVX__)
+#define ST_REGISTER 32
+#else
+#define ST_REGISTER 16
+#endif
+// Vectors of more bytes than a register has would be taken apart into scalars where they are compared.
 template <class Op, class T, int N> struct st_folder {
-  typedef T half __attribute__((vector_size(N / 2 * sizeof(T))));
+  enum { half = N / 2, part = half * sizeof(T) > ST_REGISTER ? ST_REGISTER / sizeof(T) : half };
+  typedef T vector __attribute__((vector_size(part * sizeof(T))));
   static inline __attribute__((always_inline)) T run(const T *x) {
-    half a, b;
-    __builtin_memcpy(&a, x, sizeof a);
-    __builtin_memcpy(&b, x + N / 2, sizeof b);
-    T y[N / 2] __attribute__((aligned(64)));
-    a = Op::apply(a, b);
-    __builtin_memcpy(y, &a, sizeof a);
-    return st_folder<Op, T, N / 2>::run(y);
+    T y[half] __attribute__((aligned(64)));
+    for (int i = 0; i < half; i += part) {
+      vector a, b;
+      __builtin_memcpy(&a, x + i, sizeof a);
+      __builtin_memcpy(&b, x + half + i, sizeof b);
+      a = Op::apply(a, b);
+      __builtin_memcpy(y + i, &a, sizeof a);
+    }
+    return st_folder<Op, T, half>::run(y);
   }
 };
 template <class Op, class T> struct st_folder<Op, T, 2> {
