@@ -15,7 +15,6 @@ from .memory import Memory
 from .nest import Axis, Names
 from .stage import GroupState, lower_stage
 
-
 SLOT_LIMIT = 2**30
 """Slots are taken to lie within this of zero, when they do at the subgraph's own."""
 
