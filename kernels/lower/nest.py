@@ -211,6 +211,10 @@ class Nest:
         tests = (Apply("ge", DType.BOOL, (start, number(first))), Apply("lt", DType.BOOL, (start, number(end))))
         return (If(Apply("and", DType.BOOL, tests), inside),)
 
+    def span(self, axis: int) -> tuple[Expr, Expr]:
+        """The local positions of an axis that this nest is for: first, and first after."""
+        return self._reach(axis) if axis in self.windows else (number(0), self.axes[axis].trip)
+
     def _reach(self, axis: int) -> tuple[Expr, Expr]:
         """The local positions of an axis's window inside the tile."""
         info = self.axes[axis]

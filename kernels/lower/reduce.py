@@ -167,20 +167,24 @@ def _array(nest: Nest, alg: Algebra, inside: Sequence[int], first: int, new: New
     return arrays
 
 
-def _loops(nest: Nest, inside: Sequence[int], where: Location) -> tuple[list[tuple[Local, Expr]], dict[int, Expr]]:
+def _loops(nest: Nest, inside: Sequence[int], where: Location) -> tuple[list[Span], dict[int, Expr]]:
     """Fresh loops over own axes, and the local positions they give (the stage's for the others)."""
-    loops = [(nest.names.fresh("i"), nest.axes[a].trip) for a in inside]
+    loops = [(nest.names.fresh("i"), *nest.span(a)) for a in inside]
     local = dict(nest.local)
-    for a, (variable, _) in zip(inside, loops, strict=True):
+    for a, (variable, _, _) in zip(inside, loops, strict=True):
         local[a] = variable
         nest.where[variable.name] = where
     return loops, local
 
 
-def wrap(loops: Sequence[tuple[Local, Expr]], body: tuple[Stmt, ...]) -> Stmt:
-    """`body` in a chain of loops from 0, the innermost one in lanes."""
-    for k, (variable, trip) in enumerate(reversed(loops)):
-        body = (For(variable, number(0), trip, body, simd=k == 0),)
+Span = tuple[Local, Expr, Expr]
+"""A loop: its variable, its first position, and the first after."""
+
+
+def wrap(loops: Sequence[Span], body: tuple[Stmt, ...]) -> Stmt:
+    """`body` in a chain of loops, the innermost one in lanes."""
+    for k, (variable, first, end) in enumerate(reversed(loops)):
+        body = (For(variable, first, end, body, simd=k == 0),)
     return body[0]
 
 

@@ -267,12 +267,12 @@ class _StageLowering:
         there = [add(nest.axes[axis].start, lane) if a == axis else p for a, p in zip(axes, own, strict=True)]
         base = split.layout.offset([*(number(0) for _ in split.counts), *there])
         fill = tuple(Store(n, lane, x) for n, x in zip(names, alg.identity, strict=True))
-        nest.put(where, wrap([(lane, trip)], fill))
+        nest.put(where, wrap([(lane, number(0), trip)], fill))
         old = tuple(Load(n, lane, t) for n, t in zip(names, alg.dtypes, strict=True))
         new = tuple(Load(n, add(base, mul(part, stride)), t) for n, t in zip(split.arrays, alg.dtypes, strict=True))
         lets, a, b = _named(nest, old, new)
         stores = tuple(Store(n, lane, x) for n, x in zip(names, alg.merge(a, b), strict=True))
-        nest.put(where, For(part, number(0), count, (wrap([(lane, trip)], (*lets, *stores)),)))
+        nest.put(where, For(part, number(0), count, (wrap([(lane, number(0), trip)], (*lets, *stores)),)))
         return tuple(nest.bind(Load(n, nest.local[axis], t)) for n, t in zip(names, alg.dtypes, strict=True))
 
     # --- stores
