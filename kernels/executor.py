@@ -21,7 +21,7 @@ from ..graphs.partition import Partition
 from ..graphs.rounding import Precision
 from ..search_space.plan import Plan
 from ..search_space.target import Target
-from .launch import array_address
+from .launch import array_address, in_order
 from .library import LibraryError
 from .program import KernelStep, Program, PythonStep, make_program
 from .slot import Slot, Tables, lay_out
@@ -108,7 +108,7 @@ class Executor:
         """The outputs by name, for arrays of the graph's inputs.
 
         Outputs are fresh arrays of the caller's, or those of `out` (all or some names): of the output's shape and dtype
-        and writable. Inputs are read in place when they are C-contiguous; they may overlap `out`.
+        and writable. Inputs are read in place when they are C-contiguous and aligned; they may overlap `out`.
         Raises InputError when arrays do not fit, LibraryError when a library op is missing or fails.
         """
         return self._with_slot(feeds, out, None)
@@ -164,8 +164,8 @@ class Executor:
             array = feeds.get(name)
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 array = self._fit(name, feeds)
-            if not array.flags.c_contiguous:
-                array = np.ascontiguousarray(array)
+            if not in_order(array):
+                array = np.array(array, order="C", copy=True)
             held.append(array)
             address = array_address(array)
             for place in places:
@@ -230,6 +230,6 @@ class Executor:
             if not array.flags.writeable:
                 raise InputError(f"out[{name!r}] is read-only")
             others = [*held, *(a for n, a in out.items() if n != name)]
-            if array.flags.c_contiguous and not any(np.may_share_memory(array, other) for other in others):
+            if in_order(array) and not any(np.may_share_memory(array, other) for other in others):
                 direct[name] = array
         return direct

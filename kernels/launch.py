@@ -53,8 +53,9 @@ class Launcher:
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         """Arrays in the order of `sub.inputs` and `sub.outputs`, of their shapes (or as many elements) and dtypes.
 
-        An input that is not C-contiguous, or that shares memory with an output, is copied here, once: the launches then
-        read the copy. Outputs must be C-contiguous, writable and apart from each other. Raises ValueError otherwise.
+        An input that is not C-contiguous and aligned, or that shares memory with an output, is copied here, once: the
+        launches then read the copy. Outputs must be C-contiguous, aligned, writable and apart from each other. Raises
+        ValueError otherwise.
         """
         sub = self.built.sub
         for kind, numbers, arrays in (("input", sub.inputs, inputs), ("output", sub.outputs, outputs)):
@@ -65,17 +66,23 @@ class Launcher:
                 if array.dtype != dtype or array.size != elements:
                     raise ValueError(f"{kind} {i} is {array.dtype} x {array.size}, the plan has {dtype} x {elements}")
         for i, output in enumerate(outputs):
-            if not (output.flags.c_contiguous and output.flags.writeable):
-                raise ValueError(f"output {i} is not a writable C-contiguous array")
+            if not (in_order(output) and output.flags.writeable):
+                raise ValueError(f"output {i} is not a writable, aligned C-contiguous array")
             if any(np.may_share_memory(output, other) for other in outputs[:i]):
                 raise ValueError(f"output {i} shares memory with an earlier output")
         safe = [own_copy(a, outputs) for a in inputs]
         return Bound(self.built, self.team, tuple(safe), tuple(outputs))
 
 
+def in_order(array: Array) -> bool:
+    """True when kernels can address the elements: C-contiguous, each aligned to its size."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned
+
+
 def own_copy(array: Array, outputs: Sequence[Array]) -> Array:
     """`array` itself where kernels may read it in place, else a copy that is contiguous and apart from `outputs`."""
-    if not array.flags.c_contiguous or any(np.may_share_memory(array, output) for output in outputs):
+    if not in_order(array) or any(np.may_share_memory(array, output) for output in outputs):
         return np.array(array, order="C", copy=True)
     return array
 

@@ -20,7 +20,7 @@ from ..search_space.plan import Plan
 from ..search_space.target import Target
 from .build import BuiltPlan, build_plans
 from .compile import BuildFailure
-from .launch import argument_array
+from .launch import argument_array, in_order
 from .library import Library, LibraryError, LibraryOp, payload, trim_heap
 from .schedule import Schedule, make_schedule
 from .session import run_library
@@ -137,8 +137,8 @@ def make_program(
 
 
 def _with_flat_constants(graph: Graph) -> Graph:
-    """The graph with every constant C-contiguous, as kernels and sessions read them."""
-    flat = {n: a if a.flags.c_contiguous else np.ascontiguousarray(a) for n, a in graph.constants.items()}
+    """The graph with every constant C-contiguous and aligned, as kernels and sessions read them."""
+    flat = {n: a if in_order(a) else np.array(a, order="C", copy=True) for n, a in graph.constants.items()}
     return replace(graph, constants=flat)
 
 

@@ -180,13 +180,19 @@ def test_arrays_that_do_not_fit_are_one_line(
     run({"x": draw(2, 16, 64)})
 
 
-def test_strided_and_nested_inputs_are_copied(tmp_path: Path, cache: Path) -> None:
+def test_strided_and_unaligned_arrays_are_copied(tmp_path: Path, cache: Path) -> None:
     model, feeds = block()
     run = compiled(read(model, tmp_path), cache)
     wide = np.empty((2, 16, 128), np.float32)
     wide[:, :, ::2] = feeds["x"]
     want = reference(model, feeds)
     agree(run({"x": wide[:, :, ::2]}), want)
+    odd = np.zeros(feeds["x"].nbytes + 1, np.uint8)[1:].view(np.float32).reshape(2, 16, 64)
+    odd[:] = feeds["x"]
+    assert not odd.flags.aligned
+    agree(run({"x": odd}), want)
+    assert run({"x": feeds["x"]}, {"y": odd})["y"] is odd
+    agree({"y": odd}, {"y": want["y"]})
 
 
 def test_concurrent_calls_do_not_share_memory(tmp_path: Path, cache: Path) -> None:
