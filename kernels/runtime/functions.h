@@ -7,10 +7,11 @@
 #endif
 
 ST_INLINE float st_expf(float x) {
-  // 2^n e^r with |r| <= ln(2)/2; polynomial of Cephes' expf (S. Moshier). 2^n goes in two steps, for subnormal results.
-  x = x > 89.0f ? 89.0f : x;
+  // 2^n e^r with |r| <= ln(2)/2; polynomial of Cephes' expf (S. Moshier). Adding 1.5 * 2^23 rounds to an integer and
+  // leaves it in the low bits, from where it goes into the exponent. Results that may be subnormal are made 2^64 times
+  // too large first.
   x = x < -104.0f ? -104.0f : x;
-  float n = ST_MADD(x, 1.44269504f, 12582912.0f) - 12582912.0f;
+  float t = ST_MADD(x, 1.44269504f, 12582912.0f), n = t - 12582912.0f;
   float r = ST_MADD(n, 2.12194440e-4f, ST_MADD(n, -0.693359375f, x));
   float p = 1.9875691500e-4f;
   p = ST_MADD(p, r, 1.3981999507e-3f);
@@ -19,8 +20,10 @@ ST_INLINE float st_expf(float x) {
   p = ST_MADD(p, r, 1.6666665459e-1f);
   p = ST_MADD(p, r, 5.0000001201e-1f);
   float y = ST_MADD(p, r * r, r) + 1.0f;
-  int32_t whole = (int32_t)(n == n ? n : 0.0f), half = whole >> 1;
-  return y * st_float((uint32_t)(half + 127) << 23) * st_float((uint32_t)(whole - half + 127) << 23);
+  bool low = x < -87.0f;
+  y = st_float(st_bits(y) + (st_bits(t) << 23) + (low ? 64u << 23 : 0u));
+  y = low ? y * 0x1p-64f : y;
+  return x <= 88.7228317f ? y : x + ST_INFINITY;  // infinity, or NaN
 }
 
 ST_INLINE float st_logf(float x) {

@@ -191,27 +191,48 @@ struct st_fold_min {
 #else
 #define ST_REGISTER 16
 #endif
-// Vectors of more bytes than a register has would be taken apart into scalars where they are compared.
-template <class Op, class T, int N> struct st_folder {
-  enum { half = N / 2, part = half * sizeof(T) > ST_REGISTER ? ST_REGISTER / sizeof(T) : half };
-  typedef T vector __attribute__((vector_size(part * sizeof(T))));
-  static inline __attribute__((always_inline)) T run(const T *x) {
-    T y[half] __attribute__((aligned(64)));
-    for (int i = 0; i < half; i += part) {
-      vector a, b;
-      __builtin_memcpy(&a, x + i, sizeof a);
-      __builtin_memcpy(&b, x + half + i, sizeof b);
-      a = Op::apply(a, b);
-      __builtin_memcpy(y + i, &a, sizeof a);
-    }
-    return st_folder<Op, T, half>::run(y);
+#if defined(__clang__)
+#define ST_SWAP(v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#else
+#define ST_SWAP(v, ...) __builtin_shuffle(v, (decltype(v == v)){__VA_ARGS__})
+#endif
+// One register of lanes. The last steps stay in a register too: scalar ones would compare and jump.
+template <class Op, class T, int N> struct st_lanes {
+  typedef T vector __attribute__((vector_size(N * sizeof(T))));
+  typedef T half __attribute__((vector_size(N / 2 * sizeof(T))));
+  static inline __attribute__((always_inline)) T fold(vector v) {
+    half a, b;
+    __builtin_memcpy(&a, &v, sizeof a);
+    __builtin_memcpy(&b, (const char *)&v + sizeof a, sizeof b);
+    return st_lanes<Op, T, N / 2>::fold(Op::apply(a, b));
   }
 };
-template <class Op, class T> struct st_folder<Op, T, 2> {
-  static inline __attribute__((always_inline)) T run(const T *x) { return Op::apply(x[0], x[1]); }
+template <class Op> struct st_lanes<Op, float, 4> {
+  typedef float vector __attribute__((vector_size(16)));
+  static inline __attribute__((always_inline)) float fold(vector v) {
+    v = Op::apply(v, (vector)ST_SWAP(v, 2, 3, 0, 1));
+    return Op::apply(v, (vector)ST_SWAP(v, 1, 0, 3, 2))[0];
+  }
 };
-template <class Op, class T> struct st_folder<Op, T, 1> {
-  static inline __attribute__((always_inline)) T run(const T *x) { return x[0]; }
+template <class Op> struct st_lanes<Op, double, 2> {
+  typedef double vector __attribute__((vector_size(16)));
+  static inline __attribute__((always_inline)) double fold(vector v) { return Op::apply(v, (vector)ST_SWAP(v, 1, 0))[0]; }
+};
+template <class Op, class T> struct st_lanes<Op, T, 1> {
+  typedef T vector __attribute__((vector_size(sizeof(T))));
+  static inline __attribute__((always_inline)) T fold(vector v) { return v[0]; }
+};
+// Vectors of more bytes than a register has would be taken apart into scalars where they are compared.
+template <class Op, class T, int N> struct st_folder {
+  enum { lanes = N * sizeof(T) > ST_REGISTER ? ST_REGISTER / sizeof(T) : N, parts = N / lanes };
+  typedef typename st_lanes<Op, T, lanes>::vector vector;
+  static inline __attribute__((always_inline)) T run(const T *x) {
+    vector v[parts];
+    __builtin_memcpy(v, x, sizeof v);
+    for (int h = parts / 2; h; h /= 2)
+      for (int k = 0; k < h; ++k) v[k] = Op::apply(v[k], v[k + h]);
+    return st_lanes<Op, T, lanes>::fold(v[0]);
+  }
 };
 // Signed integers are folded as unsigned ones where they wrap.
 template <class T> struct st_same { typedef T type; };
