@@ -65,18 +65,18 @@ def bench(
     compiled = pipeline.compile_file(graph, sizes, chosen)
     given = feeds.given_or_made(compiled.loaded, inputs, seed)
     options.echo(given.note, as_json)
-    how = _How(graph, sizes, chosen, compiled, given.arrays, threads or chosen.target.processors)
+    how = How(graph, sizes, chosen, compiled, given.arrays, threads or chosen.target.processors)
     rows = []
-    for row in _rows(how, names, bursts, frozenset(only), whole):
+    for row in contests(how, names, bursts, only=frozenset(only), whole=whole):
         rows.append(row)
         if not as_json:
-            _print_row(row)
-    means = _means(rows)
+            print_row(row)
+    means = geometric_means(rows)
     if as_json:
         document = {"graph": compiled.loaded.name, "target": chosen.target.name, "threads": how.threads}
         options.print_json({**document, "synthetic": given.synthetic, "rows": rows, "geometric_means": means})
     else:
-        _print_means(means)
+        print_means(means)
     return 0
 
 
@@ -87,7 +87,7 @@ def _known(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _How:
+class How:
     """What every contest of one call shares."""
 
     path: Path
@@ -102,23 +102,28 @@ class _How:
         return Task(name=name, target=settings.target, threads=self.threads, cache=str(settings.cache), **forms)
 
 
-def _rows(how: _How, names: Sequence[str], bursts: int, only: frozenset[int], whole: bool) -> Iterator[dict[str, Any]]:
+def contests(
+    how: How, names: Sequence[str], bursts: int, *, only: frozenset[int] = frozenset(), whole: bool = True
+) -> Iterator[dict[str, Any]]:
     """One row for each distinct subgraph, then one for the whole graph."""
     compiled = how.compiled
-    graph = compiled.partition.graph
     first: dict[Any, int] = {}
     for number, decision in enumerate(compiled.decisions):
-        first.setdefault(decision.component.subgraph, number)
+        first.setdefault(pipeline.without_slots(decision.component.subgraph), number)
     wanted = {n for n in first.values() if not only or n in only}
     arrays = _recorded(how, wanted)
     for number in sorted(wanted):
         decision = compiled.decisions[number]
         component, sub = decision.component, decision.component.subgraph
-        forms = {"partition": alone(graph, component), "model": exported(how.path, component, graph)}
+        forms = {
+            "partition": alone(compiled.partition, component),
+            "model": exported(how.path, compiled.partition, component),
+        }
         forms |= {"path": "", "dims": (), "feeds": arrays[number]}
         plans = {"stitched": decision.plan, "unfused": stitch.unfused(sub, how.settings.target)}
         tasks = [how.task(n, plans=(plans[n],) if n in plans else (), **forms) for n in names]
-        times = sum(d.component.subgraph == sub for d in compiled.decisions)
+        kind = pipeline.without_slots(sub)
+        times = sum(pipeline.without_slots(d.component.subgraph) == kind for d in compiled.decisions)
         facts = {"subgraph": number, "digest": decision.key.digest, "bytes": sub.bytes_min, "occurrences": times}
         yield {**facts, "plan": decision.found.why, **_results(contest(tasks, bursts))}
     if whole and not only:
@@ -134,7 +139,7 @@ def _rows(how: _How, names: Sequence[str], bursts: int, only: frozenset[int], wh
         yield {"subgraph": None, "bytes": None, "occurrences": 1, **_results(contest(tasks, bursts))}
 
 
-def _recorded(how: _How, wanted: set[int]) -> dict[int, tuple[NDArray[Any], ...]]:
+def _recorded(how: How, wanted: set[int]) -> dict[int, tuple[NDArray[Any], ...]]:
     """The inputs of subgraphs in one run of the graph, so that indices and masks are realistic, as tensors."""
     types = how.compiled.partition.graph.types
     found: dict[int, tuple[NDArray[Any], ...]] = {}
@@ -169,7 +174,7 @@ def _contestant(ours: Entry, entry: Entry) -> dict[str, Any]:
     return found
 
 
-def _means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def geometric_means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Geometric means of the ratios of each peer, by size of the working set."""
     classes = {
         "under 256 KB": (0, SMALL),
@@ -193,7 +198,8 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _print_row(row: Mapping[str, Any]) -> None:
+def print_row(row: Mapping[str, Any]) -> None:
+    """One row of `contests` as a table."""
     if row["subgraph"] is None:
         title = "whole graph"
     else:
@@ -222,6 +228,7 @@ def _ratio(one: Mapping[str, float]) -> str:
     return f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
 
 
-def _print_means(means: Sequence[Mapping[str, Any]]) -> None:
+def print_means(means: Sequence[Mapping[str, Any]]) -> None:
+    """Geometric means as a table."""
     rows = [(m["peer"], m["working_set"], m["subgraphs"], f"{m['kernel']:.2f}", f"{m['call']:.2f}") for m in means]
     options.table(("over", "working set", "subgraphs", "kernel", "call"), rows, title="stitched, geometric means")

@@ -15,7 +15,7 @@ from .graphs.ir import Graph
 from .graphs.partition import Component, LibraryStep, Partition
 from .graphs.subgraph import Subgraph
 from .kernels.lower import lower
-from .pipeline import read
+from .pipeline import read, without_slots
 from .search_space import legality, size, stitch
 from .search_space.describe import schemes
 from .search_space.plan import Plan
@@ -49,8 +49,7 @@ def describe(loaded: Graph, partition: Partition, target: Target, precision: str
     sizes: dict[Subgraph, dict[str, Any]] = {}
     subgraphs = []
     for number, component in enumerate(partition.components):
-        sub = component.subgraph
-        sub = sub.resized(sub.extents, (0,) * len(sub.slots))  # plans do not depend on what slots hold
+        sub = without_slots(component.subgraph)
         if sub not in sizes:
             sizes[sub] = _decisions(sub, target, precision)
         subgraphs.append({"id": number, **_structure(component), **sizes[sub]})

@@ -127,7 +127,7 @@ def read(path: Path, dims: Mapping[str, int]) -> tuple[Graph, Partition]:
 def make_key(sub: Subgraph, settings: Settings) -> PlanKey:
     """Everything that decides which plan is best for `sub` here."""
     return PlanKey(
-        digest=_digest(sub.resized(sub.extents, (0,) * len(sub.slots))),
+        digest=_digest(without_slots(sub)),
         extents=sub.extents,
         slots=sub.slots,
         target=settings.target,
@@ -135,6 +135,11 @@ def make_key(sub: Subgraph, settings: Settings) -> PlanKey:
         generator=generator_version(),
         precision=settings.precision,
     )
+
+
+def without_slots(sub: Subgraph) -> Subgraph:
+    """The subgraph as far as plans depend on it: they hold for whatever its slots hold."""
+    return sub.resized(sub.extents, (0,) * len(sub.slots))
 
 
 @functools.lru_cache(4096)

@@ -6,42 +6,66 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..graphs.ir import Graph, Node
-from ..graphs.partition import Component, Partition
+from ..graphs.partition import Component, Partition, ViewStep
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 
-def alone(graph: Graph, component: Component) -> Partition:
-    """The component as a graph of its own: the part of `graph` that computes its outputs from its inputs."""
-    producers, stop = graph.producers(), frozenset(component.inputs)
-    needed = _behind(component.outputs, stop, {name: node.inputs for name, node in producers.items()})
-    nodes: tuple[Node, ...] = tuple(n for n in graph.nodes if any(o in needed and o not in stop for o in n.outputs))
+def alone(partition: Partition, component: Component) -> Partition:
+    """The component as a graph of its own: what computes its outputs from its inputs, as primitives."""
+    graph = partition.graph
+    stop = _aliases(partition, component)
+    needed = _behind(component.outputs, stop, {name: node.inputs for name, node in graph.producers().items()})
+    nodes = [
+        Node("reshape", (source,), (name,), (("shape", graph.types[name].shape),))
+        for name, source in stop.items()
+        if name != source and name in needed
+    ]
+    nodes += [n for n in graph.nodes if any(o in needed and o not in stop for o in n.outputs)]
     constants = {k: v for k, v in graph.constants.items() if k in needed and k not in stop}
     types = {k: v for k, v in graph.types.items() if k in needed or k in stop}
-    part = Graph(graph.name, component.inputs, component.outputs, nodes, types, constants, graph.opset)
+    part = Graph(graph.name, component.inputs, component.outputs, tuple(nodes), types, constants, graph.opset)
     return Partition(part, (component,))
 
 
-def exported(path: Path, component: Component, graph: Graph) -> bytes:
+def _aliases(partition: Partition, component: Component) -> dict[str, str]:
+    """Every tensor with the bytes of an input of the component, itself included -> that input."""
+    roots: dict[str, str] = {}
+    for step in partition.steps:
+        if isinstance(step, ViewStep):
+            roots[step.output] = roots.get(step.source, step.source)
+    inputs = {roots.get(name, name): name for name in component.inputs}
+    found = {name: inputs[root] for name, root in roots.items() if root in inputs}
+    return {**inputs, **found, **{name: name for name in component.inputs}}
+
+
+def exported(path: Path, partition: Partition, component: Component) -> bytes:
     """The component as an ONNX model of exported operators; b"" when its tensors are not all tensors of the model, or
     when it would need a library op or an input of the model that are not among its inputs."""
     import onnx
-    from onnx import helper
+    from onnx import helper, numpy_helper
 
+    graph = partition.graph
     model = onnx.load(path, load_external_data=False)
     producers = {name: node for node in model.graph.node for name in node.output if name}
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    stop = frozenset(component.inputs)
+    stop = _aliases(partition, component)
     known = {*producers, *weights, *(i.name for i in model.graph.input)}
     needed = _behind(component.outputs, stop, {name: tuple(node.input) for name, node in producers.items()})
-    free = needed - stop - producers.keys() - weights.keys()
+    free = needed - stop.keys() - producers.keys() - weights.keys()
     library = {name for node in graph.nodes if node.op == "library" for name in node.outputs}
-    if free or library & (needed - stop) or not {*component.inputs, *component.outputs} <= known:
+    if free or library & (needed - stop.keys()) or not {*component.inputs, *component.outputs} <= known:
         return b""
-    nodes = _inside(model, needed - stop)
-    kept = [tensor for name, tensor in weights.items() if name in needed and name not in stop]
+    views = {name: source for name, source in stop.items() if name != source and name in needed}
+    shapes = {name: np.array(graph.types[name].shape, np.int64) for name in views}
+    nodes = [helper.make_node("Reshape", [source, f"{name}.shape"], [name]) for name, source in views.items()]
+    nodes += _inside(model, needed - stop.keys())
+    kept = [numpy_helper.from_array(shape, f"{name}.shape") for name, shape in shapes.items()]
+    kept += [tensor for name, tensor in weights.items() if name in needed and name not in stop]
     for tensor in kept:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
@@ -53,8 +77,8 @@ def exported(path: Path, component: Component, graph: Graph) -> bytes:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind.dtype.numpy), kind.shape)
 
     inputs, outputs = [info(n) for n in component.inputs], [info(n) for n in component.outputs]
-    graph = helper.make_graph(nodes, "subgraph", inputs, outputs, kept)
-    made = helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
+    body = helper.make_graph(nodes, "subgraph", inputs, outputs, kept)
+    made = helper.make_model(body, opset_imports=list(model.opset_import), ir_version=model.ir_version)
     return bytes(made.SerializeToString())
 
 

@@ -42,9 +42,9 @@ class Task:
 
     @property
     def graph(self) -> Graph:
-        """The primitives of a subgraph. Raises ValueError for a whole graph, whose library ops no peer translates."""
-        if self.partition is None:
-            raise ValueError("it takes subgraphs only")
+        """The primitives of a subgraph. Raises ValueError where library ops are among them: no peer translates those."""
+        if self.partition is None or any(node.op == "library" for node in self.partition.graph.nodes):
+            raise ValueError("the subgraph cannot be cut out of its graph")
         return self.partition.graph
 
 
