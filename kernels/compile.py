@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 COMPILERS = ("g++", "clang++")
@@ -47,6 +47,7 @@ class Compiler:
     """A C++ compiler and what it makes here.
 
     machine      the flags that -march=native stands for on this machine
+    resolved     what those flags mean, where they are not spelled out (clang): for keys
     vector_math  the C library has vector forms of exp and its like, and the compiler calls them
     """
 
@@ -55,6 +56,7 @@ class Compiler:
     libc: str
     machine: tuple[str, ...]
     vector_math: bool
+    resolved: str = ""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -67,7 +69,7 @@ class Compiler:
     @property
     def identity(self) -> str:
         """What of the compiler decides a result, as one line for keys."""
-        return "; ".join((self.version, self.libc, " ".join(self.flags), " ".join(self.libraries)))
+        return "; ".join((self.version, self.libc, " ".join(self.flags), " ".join(self.libraries), self.resolved))
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,9 @@ def _examine(path: str) -> Compiler | None:
     if version is None:
         return None
     libc = " ".join(platform.libc_ver())
-    machine = _machine_flags(path)
-    plain = Compiler(path, version.splitlines()[0].strip(), libc, machine, False)
-    return Compiler(plain.path, plain.version, libc, machine, _has_vector_math(plain))
+    machine, resolved = machine_flags(_output([path, "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]))
+    plain = Compiler(path, version.splitlines()[0].strip(), libc, machine, False, resolved)
+    return replace(plain, vector_math=_has_vector_math(plain))
 
 
 def _output(command: Sequence[str], text: str = "") -> str | None:
@@ -114,21 +116,26 @@ def _output(command: Sequence[str], text: str = "") -> str | None:
     return done.stdout + done.stderr if done.returncode == 0 else None
 
 
-def _machine_flags(path: str) -> tuple[str, ...]:
-    """What -march=native means, spelled out: the same text only where the machine code may be the same."""
-    text = _output([path, "-march=native", "-###", "-E", "-x", "c++", "/dev/null"])
-    for line in (text or "").splitlines():
-        words = shlex.split(line) if "cc1plus" in line else []
-        found: list[str] = []
+def machine_flags(trace: str | None) -> tuple[tuple[str, ...], str]:
+    """What -march=native means, from the compiler's own trace of its steps: flags, and text for keys beside them.
+
+    g++ spells it out in flags for its compiler proper; clang names the processor and features to its own. Without a
+    trace the compiler knows no such flag.
+    """
+    found: list[str] = []
+    features: list[str] = []
+    for line in (trace or "").splitlines():
+        words = shlex.split(line) if "cc1" in line else []
         for word, after in zip(words, [*words[1:], ""], strict=bool(words)):
-            if re.fullmatch(r"-m(arch|tune|no-|)[\w.=+-]*", word):
+            if re.fullmatch(r"-m(arch|tune|no-|)[\w.=+-]*", word) and "cc1plus" in line:
                 found.append(word)
             elif word == "--param":
                 found += [word, after]
-        if any(w.startswith("-march=") for w in found):
-            return tuple(found)
-    native = _output([path, "-march=native", "-E", "-x", "c++", "/dev/null"]) is not None
-    return ("-march=native",) if native else ()
+            elif word in ("-target-cpu", "-target-feature"):
+                features.append(after)
+    if any(word.startswith("-march=") for word in found):
+        return tuple(found), ""
+    return (("-march=native",) if trace is not None else ()), " ".join(features)
 
 
 _PROBE = """

@@ -16,6 +16,7 @@ from stitchtune.kernels.compile import (
     Compiler,
     compile_units,
     find_compiler,
+    machine_flags,
     prepare_cache,
     unit_digest,
 )
@@ -109,6 +110,17 @@ def test_a_cache_that_others_can_write_is_refused(tmp_path: Path) -> None:
     os.symlink(tmp_path, link)
     with pytest.raises(PermissionError):
         prepare_cache(link)
+
+
+def test_machine_flags_of_either_compiler() -> None:
+    gcc = ' /usr/lib/cc1plus -E -quiet -v /dev/null "-march=znver3" -mavx2 -mno-fma4 --param "l2-cache-size=512"'
+    assert machine_flags(f"Using built-in specs.\n{gcc}\n") == (
+        ("-march=znver3", "-mavx2", "-mno-fma4", "--param", "l2-cache-size=512"),
+        "",
+    )
+    clang = ' "/usr/bin/clang" "-cc1" "-target-cpu" "znver3" "-target-feature" "+avx2" "-mllvm" "-x"'
+    assert machine_flags(f"clang version 15\n{clang}\n") == (("-march=native",), "znver3 +avx2")
+    assert machine_flags(None) == ((), "")
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
