@@ -61,24 +61,35 @@ def build_plans(
     cache: Path,
     jobs: int = 2,
     compiler: Compiler | None = None,
+    per_unit: int = 1,
 ) -> list[BuiltPlan | BuildFailure]:
-    """Each (subgraph, plan) lowered and compiled; a unit per item, equal units compiled once.
+    """Each (subgraph, plan) lowered and compiled; `per_unit` neighbours share a unit, equal units are compiled once.
 
+    A unit of many plans saves what the compiler needs for every unit, but one that does not compile fails them all.
     Raises LoweringError for an inconsistent plan and OSError when the cache cannot be used.
     """
     compiler = compiler or find_compiler()
     if compiler is None:
         return [BuildFailure("compiler", "no C++ compiler works here: install g++ or clang++") for _ in items]
     lowered = [lower(sub, plan, target, precision) for sub, plan in items]
-    names = [tuple(f"st_k{k}" for k in range(len(kernels))) for kernels in lowered]
-    sources = [emit(kernels, n, compiler.vector_math) for kernels, n in zip(lowered, names, strict=True)]
+    units = [range(i, min(i + per_unit, len(items))) for i in range(0, len(items), per_unit)]
+    names = {i: _symbols(i - unit.start, len(lowered[i])) for unit in units for i in unit}
+    sources = [
+        emit([k for i in unit for k in lowered[i]], [n for i in unit for n in names[i]], compiler.vector_math)
+        for unit in units
+    ]
     built: list[BuiltPlan | BuildFailure] = []
-    for (sub, plan), kernels, symbols, source, made in zip(
-        items, lowered, names, sources, compile_units(sources, compiler, cache, jobs), strict=True
-    ):
-        match made:
-            case Artifact(library, _):
-                built.append(BuiltPlan(sub, plan, kernels, library, symbols, source))
-            case BuildFailure():
-                built.append(made)
+    for unit, source, made in zip(units, sources, compile_units(sources, compiler, cache, jobs), strict=True):
+        for i in unit:
+            match made:
+                case Artifact(library, _):
+                    built.append(BuiltPlan(*items[i], lowered[i], library, names[i], source))
+                case BuildFailure():
+                    built.append(made)
     return built
+
+
+def _symbols(plan: int, kernels: int) -> tuple[str, ...]:
+    """The functions of the kernels of a unit's plan number `plan`."""
+    prefix = f"st_p{plan}_k" if plan else "st_k"
+    return tuple(f"{prefix}{k}" for k in range(kernels))

@@ -22,10 +22,29 @@ from tests.random_values import random_array
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 24, 31, 32, 33, 64, 97)
 
 
-def random_graph(seed: int, steps: int | None = None, elements: int = 3000, focus: int = 6) -> Graph:
+MOVEMENT: tuple[tuple[str, DType], ...] = tuple(
+    (op, dtype) for op, p in PRIMITIVES.items() if p.kind == "movement" for dtype in DTYPES
+)
+"""Every movement primitive with every type."""
+
+
+def moves_of(seed: int, count: int) -> list[tuple[str, DType]]:
+    """`count` of MOVEMENT, by turns of the seed."""
+    return [MOVEMENT[(seed * count + i) * 5 % len(MOVEMENT)] for i in range(count)]
+
+
+def random_graph(
+    seed: int,
+    steps: int | None = None,
+    elements: int = 3000,
+    focus: int = 6,
+    moves: int = 0,
+    recipes: Sequence[str] = (),
+) -> Graph:
     """A valid graph of about `steps` recipes (2 to 9; of one to three nodes) on tensors of up to `elements` elements.
 
-    One graph in fifty is large: up to 50,000 elements. `focus` primitives with a type come first, by turns of the seed.
+    One graph in fifty is large: up to 50,000 elements. `focus` primitives with a type come first, then `moves` movement
+    primitives, by turns of the seed, then the `recipes` named (methods of _Draft).
     """
     rng = np.random.default_rng([seed, 3])
     if rng.random() < 0.02:
@@ -33,6 +52,10 @@ def random_graph(seed: int, steps: int | None = None, elements: int = 3000, focu
     draft = _Draft(rng, seed, elements)
     for op, dtype in focus_of(seed, focus):
         draft.focus(op, dtype)
+    for op, dtype in moves_of(seed, moves):
+        draft.move(op, dtype)
+    for recipe in recipes:
+        getattr(draft, recipe)()
     for _ in range(int(rng.integers(2, 10)) if steps is None else steps):
         draft.step()
     return draft.finish()
@@ -160,6 +183,23 @@ class _Draft(Guards[str]):
         else:
             self.compute(source, op)
 
+    def move(self, op: str, dtype: DType) -> None:
+        """One movement node of `op` on a computed value of a type, so that it cannot be folded away."""
+        known = [t for t in self.made if self.type_of(t) is dtype and max(self.shape(t), default=0) > 1]
+        source = self.pick(known) if known and self.chance(0.6) else ""
+        if not source:
+            shape = tuple(n for n in self.new_shape() if n > 1) or (5,)
+            shape = shape if len(shape) > 1 else (*shape, 3)
+            source = self.fresh(dtype, shape)
+            source = self.elementwise("xor" if dtype is DType.BOOL else "add", source, self.fitting(dtype, shape))
+        match op:
+            case "broadcast":
+                self.spread_other(source)
+            case "gather" | "gather_elements":
+                self.gather(source, op)
+            case _:
+                getattr(self, op)(source)
+
     def step(self) -> None:
         recipes = (
             (self.compute, 0.34),
@@ -251,14 +291,23 @@ class _Draft(Guards[str]):
                 squares = self.with_const("mul", self.op("sum", self.op("mul", d, d), axes=axes), 1.0 / shape[axis])
                 x = self.op("div", d, back(self.unary("sqrt", self.with_const("add", squares, 0.015625))))
 
-    def transpose(self) -> None:
-        source = self.some()
+    def crossed(self) -> None:
+        """Two reductions of one tensor over different axes: rows and columns."""
+        wide = [t for t in self.made if sum(n > 1 for n in self.shape(t)) > 1 and self.type_of(t) is not DType.BOOL]
+        source = self.pick(wide) if wide and self.chance(0.7) else self.fresh(DType.F32, (self.pick((5, 33)), 16))
+        if self.type_of(source).is_float:
+            source = self.unary("tanh", source)
+        for axis in self.rng.permutation([i for i, n in enumerate(self.shape(source)) if n > 1])[:2]:
+            self.op(self.pick(("sum", "max", "min")), source, axes=(int(axis),))
+
+    def transpose(self, source: str = "") -> None:
+        source = source or self.some()
         perm = tuple(int(p) for p in self.rng.permutation(len(self.shape(source))))
         self.op("transpose", source, perm=perm)
 
-    def reshape(self) -> None:
+    def reshape(self, source: str = "") -> None:
         """Merged or split dimensions, or a shape that does not align."""
-        source = self.some()
+        source = source or self.some()
         shape = list(self.shape(source))
         if len(shape) > 1 and self.chance(0.5):
             at = int(self.rng.integers(len(shape) - 1))
@@ -274,8 +323,8 @@ class _Draft(Guards[str]):
             shape = [1]
         self.op("reshape", source, shape=tuple(shape))
 
-    def slice(self) -> None:
-        source = self.some()
+    def slice(self, source: str = "") -> None:
+        source = source or self.some()
         starts, steps, sizes = [], [], []
         for n in self.shape(source):
             start, step, size = 0, 1, n
@@ -288,8 +337,8 @@ class _Draft(Guards[str]):
             starts, steps, sizes = [*starts, start], [*steps, step], [*sizes, size]
         self.op("slice", source, sizes=sizes, starts=tuple(starts), steps=tuple(steps))
 
-    def concat(self) -> None:
-        first = self.some()
+    def concat(self, source: str = "") -> None:
+        first = source or self.some()
         shape = self.shape(first)
         if not shape:
             return
@@ -302,8 +351,8 @@ class _Draft(Guards[str]):
         if sum(math.prod(self.shape(p)) for p in parts) <= self.elements:
             self.op("concat", *parts, axis=axis)
 
-    def pad(self) -> None:
-        source = self.some()
+    def pad(self, source: str = "") -> None:
+        source = source or self.some()
         shape = self.shape(source)
         mode = self.pick(["", "", "edge", "reflect"])
         low = 0 if mode else -1
@@ -314,13 +363,13 @@ class _Draft(Guards[str]):
         how: dict[str, Any] = {"mode": mode} if mode else {"value": self.random_scalar(self.type_of(source))}
         self.op("pad", source, before=before, after=after, **how)
 
-    def gather(self) -> None:
-        source = self.some()
+    def gather(self, source: str = "", op: str = "") -> None:
+        source = source or self.some()
         shape = self.shape(source)
         if not shape or 0 in shape:
             return
         axis, kind = int(self.rng.integers(len(shape))), self.pick([DType.I32, DType.I64])
-        if self.chance(0.3):
+        if op == "gather_elements" or (not op and self.chance(0.3)):
             lengths = tuple(int(self.rng.integers(1, n + 1)) for n in shape)
             at = (*lengths[:axis], self.pick(self.pool), *lengths[axis + 1 :])
             if math.prod(at) <= self.elements:
@@ -335,9 +384,9 @@ class _Draft(Guards[str]):
         if math.prod(shape) // shape[axis] * math.prod(self.shape(index)) <= self.elements:
             self.op("gather", source, index, axis=axis)
 
-    def spread_other(self) -> None:
+    def spread_other(self, source: str = "") -> None:
         """A broadcast along a new dimension, wherever it stands."""
-        source = self.some()
+        source = source or self.some()
         shape, at = list(self.shape(source)), int(self.rng.integers(len(self.shape(source)) + 1))
         shape.insert(at, self.pick(self.pool))
         if math.prod(shape) <= self.elements:

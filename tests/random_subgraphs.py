@@ -7,6 +7,7 @@ their table), but nothing is kept from overflowing or cancelling by chance.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from stitchtune.graphs.dtypes import DType
@@ -35,15 +36,19 @@ ELEMENTWISE = tuple(p.name for p in PRIMITIVES.values() if p.kind == "elementwis
 REDUCTIONS = tuple(p.name for p in PRIMITIVES.values() if p.kind == "reduce")
 
 
-def random_subgraph(seed: int, steps: int | None = None, points: int = 4000, focus: int = 6) -> Subgraph:
+def random_subgraph(
+    seed: int, steps: int | None = None, points: int = 4000, focus: int = 6, recipes: Sequence[str] = ()
+) -> Subgraph:
     """A valid subgraph of about `steps` recipes (2 to 9); no value iterates over more than `points` points.
 
-    `focus` primitives with a type come first, by turns of the seed.
+    `focus` primitives with a type come first, by turns of the seed, then the `recipes` named (methods of _Draft).
     """
     rng = np.random.default_rng([seed, 1])
     draft = _Recipes(rng, points)
     for op, dtype in focus_of(seed, focus):
         draft.focus(op, dtype)
+    for recipe in recipes:
+        getattr(draft, recipe)()
     for _ in range(int(rng.integers(2, 10)) if steps is None else steps):
         draft.step()
     return draft.finish()
@@ -192,6 +197,24 @@ class _Recipes(SubgraphDraft):
         result = self.add(Value(op, result_type(op, dtype), kept, group, (read,), attrs))
         if op == "sum" and dtype.is_float and self.size(group) > 1 and self.chance(0.7):
             self.with_const("mul", result, 1.0 / self.size(group))
+
+    def crossed(self) -> None:
+        """Two reductions of one value over different axes: rows and columns."""
+        wide = [i for i in self.computed() if self.values[i].dtype is not DType.BOOL]
+        wide = [i for i in wide if sum(self.extents[a] > 1 for a in self.values[i].axes) > 1]
+        if wide and self.chance(0.7):
+            source = self.pick(wide)
+        else:
+            axes = (self.axis(self.pick((5, 8, 33))), self.axis(self.pick((3, 16, 31))))
+            dtype = self.pick([d for d in DTYPES if d is not DType.BOOL])
+            source = self.elementwise("copy", [self.operand(dtype, axes)], axes)
+        dtype, axes = self.values[source].dtype, self.values[source].axes
+        if dtype.is_float:
+            source = self.unary("tanh", source)
+        for axis in self.rng.permutation(axes)[:2]:
+            op = self.pick(("sum", "max", "min", "argmax"))
+            kept = tuple(a for a in axes if a != axis)
+            self.add(Value(op, result_type(op, dtype), kept, (int(axis),), (self.identity(source),)))
 
     def concat(self) -> None:
         """Two or three values one after the other along one axis."""

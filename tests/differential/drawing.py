@@ -1,0 +1,71 @@
+"""Random legal plans of a subgraph: from heuristic, unfused and searched ones by changes that no knob makes."""
+
+from __future__ import annotations
+
+import random
+
+from stitchtune.graphs.subgraph import Subgraph
+from stitchtune.search_space.knobs import Choice, Knob
+from stitchtune.search_space.legality import check
+from stitchtune.search_space.plan import Plan
+from stitchtune.search_space.space import Space
+from stitchtune.search_space.stitch import heuristic, unfused
+from stitchtune.search_space.target import Target
+
+from tests.differential.mutations import MUTATIONS, Mutation, alias, merge_kernels
+
+TARGET = Target("cpu", "cpu", "test", 2, 64, 1, 64 * 1024, 16 * 1024, 16 * 1024)
+"""Small caches, so that small subgraphs meet their limits."""
+
+ATTEMPTS = 6
+
+
+class Illegal(AssertionError):
+    """A plan that the search space made is not legal."""
+
+
+def base(sub: Subgraph, kind: str, rng: random.Random) -> Plan:
+    """A plan of the search space itself. Raises Illegal."""
+
+    def ask(knob: Knob) -> Choice:
+        return rng.choice(knob.choices)
+
+    match kind:
+        case "heuristic":
+            plan = heuristic(sub, TARGET)
+        case "unfused":
+            plan = unfused(sub, TARGET)
+        case _:
+            plan = Space(sub, TARGET).suggest(ask).plan
+    refused = check(sub, plan, TARGET)
+    if refused:
+        raise Illegal(f"the {kind} plan is refused: {refused[0]}")
+    return plan
+
+
+def draw(sub: Subgraph, turn: int) -> tuple[Plan, tuple[str, ...]]:
+    """A legal plan and how it came about. Neighbouring turns take turns at bases and changes."""
+    rng = random.Random(turn)
+    lead = MUTATIONS[turn % len(MUTATIONS)]
+    if turn % 23 == 0:
+        return base(sub, "heuristic", rng), ("heuristic",)
+    # The values that a change needs are listed by the unfused plan for sure.
+    kinds = ("unfused",) if lead in (alias, merge_kernels) else ("searched", "searched", "heuristic", "unfused")
+    kind = rng.choice(kinds)
+    plan = base(sub, kind, rng)
+    path = [kind]
+    for mutation in (lead, *rng.sample(MUTATIONS, rng.randint(1, 4))):
+        changed = _legal(sub, plan, mutation, rng)
+        if changed is not None:
+            plan = changed
+            path.append(mutation.__name__)
+    return plan, tuple(path)
+
+
+def _legal(sub: Subgraph, plan: Plan, mutation: Mutation, rng: random.Random) -> Plan | None:
+    """A change of the plan that is legal; None when none was found."""
+    for _ in range(ATTEMPTS):
+        changed = mutation(sub, plan, rng)
+        if changed != plan and not check(sub, changed, TARGET):
+            return changed
+    return None

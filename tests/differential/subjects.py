@@ -1,0 +1,138 @@
+"""What plans are drawn for: subgraphs with inputs, numbered, of three kinds by turns.
+
+1. components of random tensor-level graphs, through simplification and partition;
+2. random canonical subgraphs;
+3. random concats and copies of computed values, which may be stored straight into their consumer.
+
+Each primitive with each type comes first in some of them, by turns of the number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.interpret import run_subgraph
+from stitchtune.graphs.partition import Component, ViewStep, partition
+from stitchtune.graphs.primitives import PRIMITIVES
+from stitchtune.graphs.simplify import simplify
+from stitchtune.graphs.subgraph import AxisVar, Bound, Index, Int, Read, Slot, Subgraph, Sum, Value
+
+from tests.coverage import coverage
+from tests.guards import DTYPES
+from tests.kernels.hand import Builder
+from tests.random_graphs import random_feeds, random_graph
+from tests.random_subgraphs import random_subgraph
+from tests.random_values import random_inputs
+
+Array = NDArray[Any]
+Features = Counter[tuple[str, str]]
+
+FOCUS = 13
+MOVES = 9
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A subgraph with inputs.
+
+    features  what it (and the graph it comes from) exercises
+    plans     how many plans to draw for it
+    """
+
+    name: str
+    sub: Subgraph
+    inputs: list[Array]
+    features: Features
+    plans: int = 2
+
+
+def subjects(number: int) -> Iterator[Subject]:
+    """The subjects of one number; usually one."""
+    special = number % 5 == 4
+    match number % 8:
+        case 0 | 3 | 6:
+            yield from _of_graph(number, special)
+        case 7:
+            sub = joined(number)
+            yield Subject(f"joined {number}", sub, random_inputs(sub, number, special), coverage(sub))
+        case _:
+            recipes = ("crossed", *(("normalise",) if number % 3 else ("concat",)))
+            sub = random_subgraph(number, steps=number % 4, focus=FOCUS, recipes=recipes)
+            yield Subject(f"subgraph {number}", sub, random_inputs(sub, number, special), coverage(sub))
+
+
+def _of_graph(number: int, special: bool) -> Iterator[Subject]:
+    drawn = random_graph(number, steps=number % 3, focus=FOCUS - 4, moves=MOVES, recipes=("crossed",))
+    graph = simplify(drawn)
+    seen = coverage(graph)
+    movement: Features = Counter({f: n for f, n in seen.items() if f[0] in PRIMITIVES and _moves(f[0])})
+    movement.update({f: n for f, n in seen.items() if f[0] == "structure"})
+    memory: dict[str, Array] = {**graph.constants, **random_feeds(graph, number, special)}
+    for k, step in enumerate(partition(graph).steps):
+        if isinstance(step, ViewStep):
+            memory[step.output] = memory[step.source].reshape(graph.types[step.output].shape)
+        elif isinstance(step, Component):
+            sub = step.subgraph
+            arrays = [memory[n].reshape(sub.shape(v)) for n, v in zip(step.inputs, sub.inputs, strict=True)]
+            inputs = [np.array(a, order="C") for a in arrays]
+            for name, array in zip(step.outputs, run_subgraph(sub, inputs), strict=True):
+                memory[name] = array.reshape(graph.types[name].shape)
+            own = coverage(sub)
+            if not k:
+                own = own | movement
+            yield Subject(f"graph {number} component {k}", sub, inputs, own, plans=1)
+
+
+def _moves(op: str) -> bool:
+    return PRIMITIVES[op].kind == "movement"
+
+
+def joined(seed: int) -> Subgraph:
+    """Computed pieces put together along an axis (or one copied with its axes turned), and perhaps read again."""
+    rng = np.random.default_rng([seed, 7])
+    b = Builder(DTYPES[seed // 8 % len(DTYPES)])
+    rank = int(rng.integers(1, 4))
+    shape = [int(n) for n in rng.choice((2, 3, 5, 8, 13, 16, 33), rank)]
+    along = int(rng.integers(rank))
+    slots: list[int] = []
+    copied = bool(rng.random() < 0.25)
+    parts: list[tuple[int, int]] = []
+    for _ in range(1 if copied else int(rng.integers(2, 4))):
+        size = [*shape[:along], int(rng.integers(1, 20)), *shape[along + 1 :]]
+        x = b.input(*size)
+        axes = b.axes(*size)
+        op = "not" if b.dtype is DType.BOOL else "neg" if b.dtype.is_float else "abs"
+        first = b.op(op, axes, (x, axes))
+        parts.append((b.op("copy" if rng.random() < 0.3 else op, axes, first), size[along]))
+    total = sum(n for _, n in parts)
+    out = b.axes(*shape[:along], total, *shape[along + 1 :])
+    reads: list[Read] = []
+    before = 0
+    for piece, length in parts:
+        at: Index = AxisVar(out[along])
+        if before and rng.random() < 0.5:
+            slots.append(before)
+            at = Sum(((1, at), (-1, Slot(len(slots) - 1))))
+        elif before:
+            at = Sum(((1, at), (1, Int(-before))))
+        bounds = () if copied else (Bound(at, b.values[piece].axes[along]),)
+        reads.append(Read(piece, tuple(at if d == along else AxisVar(a) for d, a in enumerate(out)), bounds))
+        before += length
+    order = tuple(int(a) for a in rng.permutation(out))
+    whole = b.add(Value("copy" if copied else "piecewise", b.dtype, order, reads=tuple(reads)))
+    outputs = [whole]
+    if rng.random() < 0.5:
+        flip = (
+            Sum(((-1, AxisVar(out[0])), (1, Int(b.extents[out[0]] - 1)))) if b.extents[out[0]] > 1 else AxisVar(out[0])
+        )
+        back = Read(whole, tuple(flip if a == out[0] else AxisVar(a) for a in order))
+        outputs = [b.op("copy", out, back)] if rng.random() < 0.5 else [whole, b.op("copy", out, back)]
+    if rng.random() < 0.3:
+        outputs.append(parts[0][0])
+    return b.subgraph(*sorted(outputs), slots=tuple(slots))
