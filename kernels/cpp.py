@@ -111,7 +111,7 @@ def _group(group: GroupProgram, function: str, known: dict[str, Array]) -> str:
         array = arrays[name]
         source = f"block + {text.expr(array.start)}" if array.space == "block" else f"buffers[{array.position}]"
         const = "const " if name not in text.written else ""
-        kind = f"{const}{MEMORY[array.dtype]}* __restrict__"
+        kind = f"{const}{MEMORY[array.dtype]}*{' __restrict__' if array.alone else ''}"
         aligned = f"__builtin_assume_aligned({source}, 64)" if array.space in ("block", "scratch") else f"({source})"
         head.append(f"  {kind} {name} = ({const}{MEMORY[array.dtype]}*){aligned};")
     head[3:3] = [f"  const int64_t n{k} = args[{k}];" for k in sorted(text.arguments)]

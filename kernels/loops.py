@@ -167,6 +167,7 @@ class Array:
     position   of an input, output or scratch array: its place in the launch's buffers
     elements   how many elements the program may touch
     start      of a block array: its first byte in the task's block memory, a multiple of 64
+    alone      no other array of the program shares memory with it
     """
 
     name: str
@@ -175,6 +176,7 @@ class Array:
     elements: Expr
     position: int = -1
     start: Expr = Literal(0, DType.I64)
+    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True)

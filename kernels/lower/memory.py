@@ -101,6 +101,10 @@ class Memory(Blocks):
                 start = max(start, end)
             placed.append((start, start + size, span))
             done.append(replace(array, start=number(start)))
+        done = [
+            replace(array, alone=not any(b < end and start < e for k, (b, e, _) in enumerate(placed) if k != i))
+            for i, (array, (start, end, _)) in enumerate(zip(done, placed, strict=True))
+        ]
         total: Expr = number(max((end for _, end, _ in placed), default=0))
         for array in later:
             done.append(replace(array, start=total))

@@ -70,10 +70,18 @@ def test_lanes_and_accumulators() -> None:
 
 
 def test_block_memory_is_shared_by_what_is_not_alive_together() -> None:
-    (kernel,) = lower(layer_norm(32, 64), layer_norm_plan(4), TARGET)
-    sizes = {a.name: evaluate(a.elements) * 4 for a in kernel.phases[0].groups[0].arrays}
-    assert sorted(sizes.values()) == [16, 16, 4 * 64 * 4]
-    assert evaluate(kernel.block_bytes) < sum(-(-s // 64) * 64 for s in sizes.values()) + 64
+    b = Builder()
+    i, j = (b.input(8, 64), b.axes(8, 64))[1]
+    chain = [0]
+    for _ in range(4):
+        chain.append(b.op("exp", (i, j), (chain[-1], (i, j))))
+    stages = [Stage((v,), (i, j), vector=j, width=16) for v in chain[1:]]
+    plan = Plan(one_group([(i, 2)], *stages), edges(v1_2="block", v2_3="block", v3_4="block"))
+    (kernel,) = lower(b.subgraph(chain[-1]), plan, TARGET)
+    first, second, third = kernel.phases[0].groups[0].arrays
+    assert first.start == third.start != second.start
+    assert [first.alone, second.alone, third.alone] == [False, True, False]
+    assert evaluate(kernel.block_bytes) == 2 * (2 * 64 * 4)
 
 
 def test_buffer_order_and_padding() -> None:
