@@ -89,7 +89,7 @@ def stitched(path: Path, cache: Path) -> Callable[[Array, Array], object]:
 
 def burst(run: Callable[[Array, Array], object], x: Array, y: Array) -> float:
     """Median seconds of a call, over a burst."""
-    samples = []
+    samples: list[float] = []
     end = time.perf_counter() + BURST_S
     while not samples or time.perf_counter() < end:
         begin = time.perf_counter()

@@ -42,7 +42,7 @@ class Task:
 
     @property
     def graph(self) -> Graph:
-        """The primitives of a subgraph. Raises ValueError where library ops are among them: no peer translates those."""
+        """The primitives of a subgraph. Raises ValueError where library ops are among them, which no peer knows."""
         if self.partition is None or any(node.op == "library" for node in self.partition.graph.nodes):
             raise ValueError("the subgraph cannot be cut out of its graph")
         return self.partition.graph

@@ -45,13 +45,13 @@ PRIMITIVES: dict[str, Primitive] = {
     **_make("elementwise", 2, 25, "pow"),
     # where(condition, a, b); the condition is bool
     **_make("elementwise", 3, 1, "where"),
-    # reductions: attrs `axes` (ascending tuple); the axes are dropped. argmax/argmin give int64, attr `select_last` (bool),
-    # over the row-major linear index of `axes`. prod/sum of nothing: 1/0; max/min of nothing: -inf/+inf
+    # reductions: attrs `axes` (ascending tuple); the axes are dropped. argmax/argmin give int64, attr `select_last`
+    # (bool), over the row-major linear index of `axes`. prod/sum of nothing: 1/0; max/min of nothing: -inf/+inf
     # (integers: the dtype's least/greatest). No mean: it is sum, then div.
     **_make("reduce", 1, 1, "sum prod max min argmax argmin"),
     # movement
     # broadcast: attrs `shape`, `dims` (output dim of each input dim, ascending); sizes are equal or 1
-    # transpose: `perm`. reshape: `shape` (row-major). slice: `starts`, `steps` (nonzero), with the output shape as sizes
+    # transpose: `perm`. reshape: `shape` (row-major). slice: `starts`, `steps` (nonzero); its sizes are the output's
     # concat: `axis`. pad: `before`, `after` (negative crops), `value`; or `mode` = "edge" | "reflect"
     # gather: (data, indices) `axis`; negative indices count from the end; output data[:axis] + indices + data[axis+1:]
     # gather_elements: (data, indices) `axis`, ranks equal, output has the shape of indices
