@@ -14,13 +14,14 @@ import math
 import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 import optuna
 
 from ..graphs.subgraph import Subgraph
+from ..kernels.loops import LoopKernel
 from ..kernels.lower import LoweringError, lower
 from ..results.records import Kind
 from ..search_space import legality
@@ -39,6 +40,11 @@ PARENTS = 6
 
 PENALTY = 10.0
 """What a failed plan counts as in the study: this many times the slowest right one."""
+
+
+def program_name(kernels: Sequence[LoopKernel]) -> str:
+    """The same for plans that mean the same loops, in every process."""
+    return hashlib.sha256(repr(kernels).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class Search:
         seed: int = 0,
         precision: str = "strict",
         *,
+        space: Space | None = None,
         sampler: optuna.samplers.BaseSampler | None = None,
         ranked: bool = True,
     ) -> None:
@@ -79,7 +86,7 @@ class Search:
         self.illegal = 0
         self.unlowered: list[tuple[Candidate, str]] = []
         self._ranked = ranked
-        self._space = Space(sub, target)
+        self._space = space or Space(sub, target)
         digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
         self._random = random.Random(digest)
         self._rng = np.random.default_rng(list(digest[:8]))
@@ -225,17 +232,7 @@ class Search:
             # A legal plan that does not lower is a bug of ours: it goes on record, the search goes on.
             self.unlowered.append((candidate, str(error)))
             return None
-        program = hashlib.sha256(repr(kernels).encode()).hexdigest()
-        return Candidate(
-            candidate.plan,
-            candidate.assignment,
-            candidate.cost,
-            predicted,
-            program,
-            candidate.kind,
-            candidate.trial,
-            candidate.knobs,
-        )
+        return replace(candidate, predicted=predicted, program=program_name(kernels))
 
     def _seen(self, candidate: Candidate) -> bool:
         return candidate.program in self._programs
