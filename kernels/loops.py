@@ -57,6 +57,7 @@ class Apply:
     sum_error                 what adding two floats loses, exactly; 0 where the sum is not finite
     before_argmax_first, ...  (value, index, value, index): the first pair wins; argmin, last
     plus minus times          index arithmetic, which never overflows
+    hidden                    a constant that compilers must not know
     quotient rest             of numbers >= 0 (quotient_u32, rest_u32: below 2**32); floordiv, remainder of any, floored
     """
 

@@ -229,15 +229,24 @@ class Evaluator:
             if size == 0 or (reach is not None and (reach[1] < 0 or (size is not None and reach[0] >= size))):
                 return False
             if reach is None or reach[0] < 0:
-                test = self.both(test, self.nest.bind(Apply("ge", DType.BOOL, (index, number(0)))))
+                test = self.both(test, self.nest.bind(Apply("ge", DType.BOOL, (index, hidden(number(0))))))
             if reach is None or size is None or reach[1] >= size:
-                test = self.both(test, self.nest.bind(Apply("lt", DType.BOOL, (index, extent))))
+                test = self.both(test, self.nest.bind(Apply("lt", DType.BOOL, (index, hidden(extent)))))
         return True if test is None else test
 
     def both(self, a: Expr | None, b: Expr | None) -> Expr | None:
         if a is None or b is None or a == b:
             return b if a is None else a
         return self.nest.bind(Apply("and", DType.BOOL, (a, b)))
+
+
+def hidden(limit: Expr) -> Expr:
+    """A limit of a mask whose value compilers must not know.
+
+    g++ before 14 turns a load under a mask that is constant (after unrolling) into one of whole vectors, which reads
+    outside the array (its bug 110237).
+    """
+    return Apply("hidden", DType.I64, (limit,)) if isinstance(limit, Literal) else limit
 
 
 def literal(value: Scalar, dtype: DType) -> Literal:

@@ -24,6 +24,12 @@ typedef __UINT64_TYPE__ uint64_t;
 #endif
 #define ST_INFINITY __builtin_inff()
 
+// A constant that the compiler does not know.
+ST_INLINE int64_t st_hidden(int64_t x) {
+  __asm__("" : "+r"(x));
+  return x;
+}
+
 struct st_team {
   void (*barrier)(st_team *, int32_t thread);
 };
