@@ -82,7 +82,8 @@ _BEGINS_OR_ENDS = ("device", "inputs", "found", "confirming", "finished", "stopp
 
 def _head(event: Event) -> str:
     where = f"subgraph {event.index + 1} of {event.total}, " if event.index >= 0 else ""
-    return f"{where}{_DOING[event.doing]}{f': {event.message}' if event.message else ''}, {event.left:.0f} s left"
+    what = f"{_DOING[event.doing]}{f': {event.message}' if event.message else ''}"
+    return f"{where}{what}, {max(0.0, event.left):.0f} s left"
 
 
 _DOING = {

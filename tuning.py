@@ -131,7 +131,7 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
             f"{part.standing.speedup:.2f}x" if part.standing.speedup else "-",
             f"{100 * part.standing.limit / part.standing.best:.0f} %" if part.standing.best else "-",
             len(part.plan.kernels) if part.plan else None,
-            part.standing.stop + ("" if part.won else ", unfused kept"),
+            part.standing.stop + ("" if part.won else ", unfused kept" if part.plan else ", not measured"),
             failures(part.standing.failures),
         )
         for number, part in enumerate(result.parts)
