@@ -44,8 +44,8 @@ from .residual import Observation, Quality, fit, quality
 from .task import Task
 from .workshop import Workshop
 
-CONFIRM_SECONDS = 0.6
-"""Part of the budget kept for the confirmation of each subgraph."""
+CONFIRM_SECONDS = 0.5
+"""Part of the budget kept for the confirmation of each subgraph, at least."""
 
 
 def tune_graph(
@@ -216,8 +216,8 @@ class _Run:
         """Gives rounds to the tasks that promise most until all have stopped or the budget is spent."""
         while True:
             self._stop_finished()
-            waiting = sum(t is not None and t.stop != "no inputs" for t in self.tasks)
-            left = self._left() - CONFIRM_SECONDS * waiting
+            kept = (max(CONFIRM_SECONDS, t.confirming) for t in self._present() if t.stop != "no inputs")
+            left = self._left() - sum(kept)
             arms = [t.arm() if t is not None and not t.stop else None for t in self.tasks]
             index = choose(arms)
             if index is None:

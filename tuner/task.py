@@ -82,6 +82,7 @@ class Task:
         self._gains: list[float] = []
         self._stale = 0
         self._rounds: list[float] = []
+        self._measuring: list[float] = []
         self._best = math.inf
         self._open = True
 
@@ -91,6 +92,11 @@ class Task:
     def started(self) -> bool:
         """True once the baselines were tried."""
         return bool(self._baselines)
+
+    @property
+    def confirming(self) -> float:
+        """Seconds that the confirmation of this task is expected to take; 0 when nothing tells."""
+        return (FINALISTS + 1) * statistics.fmean(self._measuring) if self._measuring else 0.0
 
     def arm(self) -> Arm:
         """How the budget sees this task."""
@@ -181,7 +187,10 @@ class Task:
             tell("measuring", "", "")
             rivals = [c for c in self._rivals() if c.program in self._built]
             built = [self._built[c.program] for c in rivals]
+            begin = time.monotonic()
             reply = measurer.measure(self._built[candidate.program], built, self._pace(self._shop.pace))
+            if reply.candidates[0].status == "ok":
+                self._measuring.append(time.monotonic() - begin)
             anchor = self._compare(rivals, reply.rivals)
             self._finish(candidate, reply.candidates[0], anchor, tell)
         for program in self._built.keys() - self._worth_keeping():
