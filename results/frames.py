@@ -13,31 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ..graphs.errors import InputError
-from ..search_space.plan import Plan
+from ..search_space.describe import schemes
 from ..search_space.target import DeviceModel
 from .database import Database
 from .records import FAULTS, GraphRecord, Measurement, Part, key_id, plan_id
 from .rows import Choice, Stored
-
-SCHEMES = ("independent", "local", "regional", "global", "alias")
-_SCHEME_OF = {
-    "inline": "local",
-    "register": "local",
-    "shuffle": "regional",
-    "block": "regional",
-    "global": "global",
-    "alias": "alias",
-}
-
-
-def schemes(plan: Plan) -> dict[str, int]:
-    """How often a plan uses each stitching scheme: edges by how the value travels, and groups that share a phase."""
-    counts = dict.fromkeys(SCHEMES, 0)
-    for edge in plan.edges:
-        counts[_SCHEME_OF[edge.place]] += 1
-    counts["independent"] = sum(len(p.groups) - 1 for k in plan.kernels for p in k.phases)
-    return counts
-
 
 MEASUREMENT_COLUMNS = (
     "id key digest extents target compiler generator precision plan kernels barriers independent local regional global "

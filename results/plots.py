@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from ..search_space.describe import SCHEMES
 from ..search_space.target import DeviceModel
 from . import units
-from .frames import SCHEMES
 
 BLUE, GREY, AMBER, RED, GREEN, INK = "#1764ab", "#8b95a5", "#d08700", "#c0392b", "#1a8a5a", "#252b37"
 MAX_ROWS = 60

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from .plan import Group, Plan, Stage
 
+SCHEMES = ("independent", "local", "regional", "global", "alias")
+_SCHEME_OF = {
+    "inline": "local",
+    "register": "local",
+    "shuffle": "regional",
+    "block": "regional",
+    "global": "global",
+    "alias": "alias",
+}
+
 
 def schemes(plan: Plan) -> dict[str, int]:
-    """How often a plan uses each stitching scheme: further groups of a phase, and edges by where the value waits."""
-    places = Counter(edge.place for edge in plan.edges)
-    return {
-        "independent": sum(len(phase.groups) - 1 for kernel in plan.kernels for phase in kernel.phases),
-        "local": places["inline"] + places["register"] + places["shuffle"] + places["alias"],
-        "regional": places["block"],
-        "global": places["global"],
-    }
+    """How often a plan uses each stitching scheme: edges by how the value travels, and groups that share a phase."""
+    counts = dict.fromkeys(SCHEMES, 0)
+    for edge in plan.edges:
+        counts[_SCHEME_OF[edge.place]] += 1
+    counts["independent"] = sum(len(p.groups) - 1 for k in plan.kernels for p in k.phases)
+    return counts
 
 
 def describe(plan: Plan) -> str:

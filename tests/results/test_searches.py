@@ -12,6 +12,7 @@ from stitchtune.results import frames, plots, searches, units
 from stitchtune.results.database import Database
 from stitchtune.results.generator import generator_version, hash_sources
 from stitchtune.results.records import GraphRecord, Measurement, PlanKey, key_id
+from stitchtune.search_space.describe import schemes
 from stitchtune.search_space.plan import Plan
 
 Make = Callable[..., Measurement]
@@ -78,7 +79,7 @@ def test_causes(searched: Database) -> None:
 
 
 def test_schemes(plan: MakePlan) -> None:
-    assert frames.schemes(plan()) == {"independent": 0, "local": 1, "regional": 0, "global": 0, "alias": 0}
+    assert schemes(plan()) == {"independent": 0, "local": 1, "regional": 0, "global": 0, "alias": 0}
 
 
 def test_nothing_to_draw_is_no_figure() -> None:
