@@ -10,7 +10,7 @@ from ...graphs.dtypes import DType
 from ...graphs.subgraph import Subgraph, Value
 from ...search_space.plan import Group, Place, Plan, Stage
 from ..loops import Argument, Array, Expr, Literal
-from .algebra import Algebra, algebra
+from .algebra import Algebra, algebra, computing
 from .errors import LoweringError
 from .integers import add, ceiling, mul, number
 
@@ -99,6 +99,11 @@ class Context:
     def has_place(self, value: int, place: Place) -> bool:
         return any(self.places.get((value, c)) == place for c in self.consumers[value])
 
+    def kept(self, value: int) -> DType:
+        """The dtype of a value in block or scratch memory: `fast` rounds there only what a cast has rounded."""
+        v = self.value(value)
+        return v.dtype if self.strict or v.op == "cast" else computing(v.dtype)
+
     def is_empty(self, value: int) -> bool:
         """True when the value surely has no element."""
         return any(self.extent(a) == Literal(0, DType.I64) for a in self.value(value).axes)
@@ -179,4 +184,5 @@ def lay_out(ctx: Context) -> None:
 def _whole(ctx: Context, name: str, value: int, space: str, position: int, order: tuple[tuple[int, ...], int]) -> None:
     axes = ctx.value(value).axes
     shape = layout([ctx.extent(a) for a in axes], *order)
-    ctx.add_array(Array(name, ctx.value(value).dtype, space, shape.elements, position), shape)  # type: ignore[arg-type]
+    dtype = ctx.kept(value) if space == "scratch" else ctx.value(value).dtype
+    ctx.add_array(Array(name, dtype, space, shape.elements, position), shape)  # type: ignore[arg-type]

@@ -12,7 +12,8 @@ from .context import Context
 from .errors import LoweringError
 from .integers import Range, ceiling, divide, minimum, modulo, mul, number, sub
 from .memory import Memory
-from .nest import Axis, Names
+from .names import Names
+from .nest import Axis
 from .stage import GroupState, lower_stage
 
 SLOT_LIMIT = 2**30

@@ -37,7 +37,7 @@ class Memory(Blocks):
         if value not in self.values:
             name = f"b{len(self.arrays)}"
             shape = layout([self.axes[a].size for a in self.ctx.value(value).axes], *self.ctx.buffer_order(value))
-            self._add(name, self.ctx.value(value).dtype, shape)
+            self._add(name, self.ctx.kept(value), shape)
             self.values[value] = name
         name = self.values[value]
         self._touch(name)

@@ -15,22 +15,13 @@ from ..loops import Apply, Argument, Expr, For, If, Let, Literal, Local, Stmt, l
 from .errors import LoweringError
 from .integers import Range, add, maximum, minimum, modulo, number, range_of
 from .integers import sub as minus
+from .jam import jam
+from .names import Names
 
 
 class Location(NamedTuple):
     depth: int
     after: bool = False
-
-
-class Names:
-    """Fresh names, numbered per group."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def fresh(self, prefix: str, dtype: DType = DType.I64) -> Local:
-        self._count += 1
-        return Local(f"{prefix}{self._count}", dtype)
 
 
 @dataclass(frozen=True)
@@ -100,7 +91,7 @@ class Nest:
                 self.chunk_trip = trip
             else:
                 self.chunk_start = self.names.fresh("c")
-                self.chunk_trip = self.names.fresh("n")
+                self.chunk_trip = self.names.fresh("m")
 
     def depth(self, axes: tuple[int, ...] | frozenset[int]) -> int:
         """The least depth at which all `axes` have a position."""
@@ -177,10 +168,11 @@ class Nest:
         if axis in self.windows:
             first, end = self._reach(axis)
             if depth < len(self.order) - 1:
-                return (For(local, first, end, body, unroll=unroll),)
+                return (For(local, first, end, body),)
             return self._innermost(local, first, minus(end, first), body)
         if depth < len(self.order) - 1:
-            return (For(local, number(0), trip, body, unroll=unroll),)
+            loop = For(local, number(0), trip, body)
+            return jam(loop, unroll, self.names) if unroll > 1 else (loop,)
         if not self.chunk:
             return self._innermost(local, number(0), trip, body)
         start, count = self.chunk_start, self.chunk_trip

@@ -16,7 +16,8 @@ from .evaluate import Evaluator
 from .integers import Range, add, mul, number
 from .integers import sub as minus
 from .memory import Memory
-from .nest import Axis, Location, Names, Nest
+from .names import Names
+from .nest import Axis, Location, Nest
 from .reduce import Components, accumulate, wrap
 from .windows import Window, windows
 
@@ -127,7 +128,7 @@ class _StageLowering:
         env = {a: self.nest.position[a] for a in self.ctx.value(v).axes}
         rest = tuple(invert(self.nest, self.ev.bounds(r.where, v, env, None)) for r in aliased)
         array, offset = self.ctx.stored[v], self.ctx.layouts[self.ctx.stored[v]].offset(list(env.values()))
-        store: Stmt = Store(array, offset, self.ev.stored_form(value, self.ctx.value(v).dtype))
+        store: Stmt = Store(array, offset, self._form(v, value, self.ctx.arrays[array].dtype))
         for condition in rest:
             store = If(condition, (store,))
         self._guarded(v, self._home(v, value, *rest), (store,))
@@ -279,21 +280,27 @@ class _StageLowering:
 
     def _keep(self, v: int, value: Expr, where: Location, local: dict[int, Expr]) -> None:
         """Stores a finished value wherever the plan keeps it."""
-        value = self.ev.stored_form(value, self.ctx.value(v).dtype)
         if self.ctx.has_place(v, "block"):
             name, offset = self.state.memory.store(v, local)
-            self.nest.put(where, Store(name, offset, value))
+            self.nest.put(where, Store(name, offset, self._form(v, value, self.ctx.kept(v))))
         for consumer in self.ctx.consumers[v]:
             if self.ctx.places.get((v, consumer)) == "alias":
                 at = {a: add(self.state.axes[a].start, local[a]) for a in self.ctx.value(v).axes}
-                self._guarded(v, where, alias_stores(self.ctx, v, consumer, value, at))
+                array = self.ctx.stored.get(consumer, "")
+                form = self._form(v, value, self.ctx.arrays[array].dtype if array else self.ctx.kept(consumer))
+                self._guarded(v, where, alias_stores(self.ctx, v, consumer, form, at))
         if v in self.ctx.stored:
             position = [add(self.state.axes[a].start, local[a]) for a in self.ctx.value(v).axes]
             array = self.ctx.stored[v]
+            value = self._form(v, value, self.ctx.arrays[array].dtype)
             if v in self.streamed and where == Location(len(self.nest.order)):
                 self._stream(v, array, value, position)
                 return
             self._guarded(v, where, (Store(array, self.ctx.layouts[array].offset(position), value),))
+
+    def _form(self, v: int, value: Expr, dtype: DType) -> Expr:
+        """What to store for a value in an array of a dtype: one of the value's own rounds anyway."""
+        return self.ev.stored_form(value, dtype) if dtype is self.ctx.value(v).dtype else value
 
     def _stream(self, v: int, array: str, value: Expr, position: list[Expr]) -> None:
         """Collects a piece of a row in block memory, then copies it out past the caches."""

@@ -15,7 +15,7 @@ from stitchtune.graphs.subgraph import AxisVar, Bound, Int, Lookup, Read, Slot, 
 from stitchtune.kernels.build import BuiltPlan, build_plans
 from stitchtune.kernels.compile import find_compiler
 from stitchtune.kernels.host import host_target
-from stitchtune.kernels.loops import Let, evaluate, statements
+from stitchtune.kernels.loops import For, Let, evaluate, statements
 from stitchtune.search_space.plan import Buffer, Group, Kernel, Phase, Plan, Reduction, Stage
 
 from tests.kernels.calling import run_built
@@ -278,3 +278,19 @@ def test_fast_precision_keeps_float32_between_edges(tmp_path: Path) -> None:
         )
     assert rounds["fast"] == 0 < rounds["strict"]
     assert evaluate(built.kernels[0].block_bytes) == built.block_bytes[0]
+
+
+@pytest.mark.parametrize("factor", [2, 4, 8])
+def test_unroll_and_jam(factor: int, tmp_path: Path) -> None:
+    """Row sums (lanes of each row), column sums (one accumulator for all rows), and rows handed on in block memory."""
+    plan = Plan(
+        one_group([], Stage((2, 3), (2, 3), vector=3, width=8, unroll=((2, factor),))),
+        edges(v1_2="inline", v1_3="inline"),
+    )
+    check(sums(19, 50), plan, tmp_path)
+    (kernel,) = build(sums(19, 50), plan, tmp_path).kernels
+    loops = [s for s in statements(kernel.phases[0].groups[0].body) if isinstance(s, For)]
+    assert any(loop.step == factor and loop.local.name.startswith("u") for loop in loops)
+    wide = layer_norm_plan(16)
+    stages = tuple(replace(s, unroll=((3, factor),)) for s in wide.kernels[0].phases[0].groups[0].stages)
+    check(layer_norm(33, 70), replace(wide, kernels=one_group([(3, 16)], *stages)), tmp_path)
