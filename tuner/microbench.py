@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,8 @@ ELEMENTS = 2048
 ROWS, COLUMNS = 256, 32
 """A table whose short rows show what it costs to start a loop and a task."""
 
-PASSES = 3
+PASSES, LONGEST = 3, 3.0
+"""Passes over the benchmarks at least; more while a time still improves, for so many seconds at most."""
 
 LARGEST = 256 << 20
 """Most bytes a bandwidth benchmark may touch."""
@@ -67,9 +69,13 @@ def measure_device(target: Target, device: Device, cache: Path, jobs: int = 2) -
                 raise DeviceError(f"microbenchmark {bench.name} does not build: {item.message}")
             runs[bench.name] = _bind(bench.sub, item, team)
         # Passes over all of them, so that a moment's load of the machine does not fall on one.
-        for _ in range(PASSES):
+        begin, improved, passes = time.monotonic(), True, 0
+        while passes < PASSES or (improved and time.monotonic() - begin < LONGEST):
+            passes, improved = passes + 1, False
             for name, bound in runs.items():
-                times[name] = min(times.get(name, math.inf), _seconds(bound))
+                seconds = _seconds(bound)
+                improved = improved or seconds < 0.97 * times.get(name, math.inf)
+                times[name] = min(times.get(name, math.inf), seconds)
     return model_of(target, benches, times)
 
 
