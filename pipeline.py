@@ -131,7 +131,7 @@ def make_key(sub: Subgraph, settings: Settings) -> PlanKey:
         extents=sub.extents,
         slots=sub.slots,
         target=settings.target,
-        compiler=compiler_name(),
+        compiler=compiler_name(settings.cache),
         generator=generator_version(),
         precision=settings.precision,
     )
@@ -148,9 +148,9 @@ def _digest(sub: Subgraph) -> str:
     return structural_digest(sub)
 
 
-def compiler_name() -> str:
+def compiler_name(cache: Path) -> str:
     """The compiler and C library by version, their flags by digest; "none" without a compiler."""
-    compiler = find_compiler()
+    compiler = find_compiler(memory=cache)
     if compiler is None:
         return "none"
     return f"{compiler.version}; {compiler.libc}; flags {hashlib.sha256(compiler.identity.encode()).hexdigest()[:12]}"

@@ -7,8 +7,8 @@ somebody else could have written, is built again and never loaded.
 
 from __future__ import annotations
 
-import functools
 import hashlib
+import json
 import os
 import platform
 import re
@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from .host import host_target
 
 COMPILERS = ("g++", "clang++")
 """Looked for in this order."""
@@ -88,14 +90,82 @@ class Artifact:
     digest: str
 
 
-@functools.cache
-def find_compiler(command: str | None = None) -> Compiler | None:
-    """The C++ compiler of this machine (or `command`); None when there is none that works."""
-    for name in (command,) if command else COMPILERS:
-        path = shutil.which(name)
-        if path and (compiler := _examine(path)) is not None:
-            return compiler
-    return None
+_found: dict[str | None, Compiler | None] = {}
+
+
+def find_compiler(command: str | None = None, memory: Path | None = None) -> Compiler | None:
+    """The C++ compiler of this machine (or `command`); None when there is none that works. Asked once a process.
+
+    memory   a cache folder in which the answer is kept for later processes, since asking takes some 0.2 s
+    """
+    if command not in _found:
+        paths = [path for name in ((command,) if command else COMPILERS) if (path := shutil.which(name))]
+        found = (compiler for path in paths if (compiler := _recall(path, memory)) is not None)
+        _found[command] = next(found, None)
+    return _found[command]
+
+
+def forget_compilers() -> None:
+    """Makes the next `find_compiler` look again."""
+    _found.clear()
+
+
+def _recall(path: str, memory: Path | None) -> Compiler | None:
+    """What `memory` says of the compiler at `path`, or what it says itself."""
+    if memory is None:
+        return _examine(path)
+    record, facts = memory / "compiler.json", _facts(path)
+    known = _read_record(record, facts)
+    if known is not None:
+        return known
+    compiler = _examine(path)
+    if compiler is not None:
+        _write_record(record, facts, compiler)
+    return compiler
+
+
+def _facts(path: str) -> list[str]:
+    """What must be as it was for a remembered answer to hold: the compiler, the processor, the C library."""
+    status = os.stat(path)
+    binary = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+    return [path, binary, host_target().arch, " ".join(platform.libc_ver())]
+
+
+def _read_record(record: Path, facts: list[str]) -> Compiler | None:
+    """The compiler that a record of this user describes; None unless it is about `facts` and holds nothing odd."""
+    if not (_is_private(record.parent) and _is_private(record)):
+        return None
+    try:
+        data = json.loads(record.read_text())
+        known = Compiler(
+            facts[0], data["version"], facts[3], tuple(data["machine"]), data["vector_math"] is True, data["resolved"]
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    texts = (known.version, known.resolved, *known.machine)
+    whole = all(isinstance(text, str) for text in texts) and data.get("facts") == facts
+    return known if whole and all(_MACHINE_WORD.fullmatch(word) for word in known.machine) else None
+
+
+_MACHINE_WORD = re.compile(r"-m(arch|tune|no-|)[\w.=+-]*|--param|[\w-]+=\d+")
+
+
+def _write_record(record: Path, facts: list[str], compiler: Compiler) -> None:
+    """Keeps an answer; a folder that cannot be used keeps nothing."""
+    data = {
+        "facts": facts,
+        "version": compiler.version,
+        "machine": compiler.machine,
+        "vector_math": compiler.vector_math,
+        "resolved": compiler.resolved,
+    }
+    try:
+        prepare_cache(record.parent)
+        with tempfile.NamedTemporaryFile("w", dir=record.parent, prefix="tmp-", delete=False) as file:
+            json.dump(data, file)
+        os.replace(file.name, record)
+    except OSError:
+        return
 
 
 def _examine(path: str) -> Compiler | None:

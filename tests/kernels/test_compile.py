@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from stitchtune.kernels.compile import (
     Compiler,
     compile_units,
     find_compiler,
+    forget_compilers,
     machine_flags,
     prepare_cache,
     unit_digest,
@@ -123,8 +126,32 @@ def test_machine_flags_of_either_compiler() -> None:
     assert machine_flags(None) == ((), "")
 
 
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    forget_compilers()
+    yield
+    forget_compilers()
+
+
+@pytest.mark.usefixtures("fresh")
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    find_compiler.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_compiler() is None
-    find_compiler.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_compiler_is_remembered_but_never_trusted_with_flags(tmp_path: Path) -> None:
+    """A remembered answer saves asking; one that somebody changed into other flags is asked for again."""
+    memory = tmp_path / "kernels"
+    asked = find_compiler(memory=memory)
+    if asked is None:
+        pytest.skip("no C++ compiler")
+    record = memory / "compiler.json"
+    data = json.loads(record.read_text())
+    for changed, wanted in (({"version": "g++ 99"}, "g++ 99"), ({"machine": ["-fplugin=evil.so"]}, asked.version)):
+        record.write_text(json.dumps({**data, **changed}))
+        forget_compilers()
+        found = find_compiler(memory=memory)
+        assert found is not None
+        assert found.version == wanted
+        assert not any("plugin" in flag for flag in found.flags)
