@@ -1,6 +1,6 @@
 """Run by .ci/run with the Python of an environment that has only the wheel, from a folder outside the checkout.
 
-usage: python -I wheel_smoke.py STITCHTUNE_COMMAND GRAPH.onnx
+usage: python wheel_smoke.py STITCHTUNE_COMMAND      with command_line.py beside it
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import stitchtune
+from command_line import block
 
 
-def main(command: str, graph: str) -> None:
+def main(command: str) -> None:
+    graph = str(block(Path.cwd()))
     home = Path(stitchtune.__file__).parent
     assert "site-packages" in home.parts, home
     leaked = [p.name for p in home.parent.iterdir() if p.name in ("graphs", "kernels", "results", "tuner", "tests")]
@@ -28,7 +30,7 @@ def main(command: str, graph: str) -> None:
 
     assert run("doctor")["version"] == stitchtune.__version__
     seen = run("inspect", graph)
-    [tuned] = run("tune", graph, "--budget", "10", "--effort", "quick", "--trials", "3", "--out", "report")["results"]
+    [tuned] = run("tune", graph, "--budget", "60", "--trials", "2", "--out", "report")["results"]
     assert tuned["measured"] > 0
     assert Path("report/report.html").exists()
     ran = run("run", graph, "--check", "--require-plan")
