@@ -2,6 +2,7 @@
 #
 #   make demo     tune one BERT-base encoder block and write a report to out/demo
 #   make test     run the tests             make check   format, lint, strict types, layering
+#   make fuzz     the differential test for longer: make fuzz MINUTES=60 SEED=100000
 #   make wheel    build the wheel to dist/  make clean   remove what the others made
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -11,8 +12,10 @@ BIN    := $(VENV)/bin
 DEMO   := out/demo
 TESTS  ?= tests
 JOBS   ?= 2
+MINUTES ?= 20
+SEED   ?= 100000
 
-.PHONY: demo test check format wheel clean setup setup-dev
+.PHONY: demo test fuzz check format wheel clean setup setup-dev
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.runtime
@@ -42,6 +45,9 @@ demo: setup
 
 test: setup-dev
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+
+fuzz: setup-dev
+	$(BIN)/python -m tests.differential --pairs 1000000 --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS)
 
 check: setup-dev .typing/stitchtune
 	$(BIN)/ruff format --check .
