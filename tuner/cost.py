@@ -16,7 +16,7 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from ..graphs.subgraph import Subgraph
+from ..graphs.subgraph import Subgraph, all_reads, axes_of_read
 from ..search_space.plan import Kernel, Phase, Plan
 from ..search_space.target import DeviceModel
 from .traffic import Work, group_work, task_count
@@ -65,7 +65,22 @@ def predict(sub: Subgraph, plan: Plan, model: DeviceModel) -> Cost:
 
 def limit(sub: Subgraph, model: DeviceModel) -> float:
     """Seconds that no plan can beat by much: each input and output moved once at a triad's speed, one launch."""
-    return sub.bytes_min / bandwidth(model, sub.bytes_min)[0] + min(model.launch, model.serial_launch)
+    size = bytes_needed(sub)
+    return size / bandwidth(model, size)[0] + min(model.launch, model.serial_launch)
+
+
+def bytes_needed(sub: Subgraph) -> int:
+    """The least possible traffic: each output once, and of each input what its reads can reach, once.
+
+    A table that few indices look up in is not read as a whole.
+    """
+    reached = dict.fromkeys(sub.inputs, 0)
+    for value in sub.values:
+        for read in all_reads(value):
+            if read.value in reached:
+                reached[read.value] += math.prod(sub.extents[a] for a in axes_of_read(read))
+    inputs = sum(min(n, sub.elements(v)) * sub.values[v].dtype.size for v, n in reached.items())
+    return max(1, inputs + sum(sub.bytes(v) for v in sub.outputs))
 
 
 def bandwidth(model: DeviceModel, working_set: float) -> tuple[float, float]:
@@ -87,7 +102,7 @@ def _working_set(seen: View) -> float:
     sub = seen.sub
     scratch = {v for (v, _), place in seen.places.items() if place == "global"} - set(sub.outputs)
     partials = sum(sub.bytes(v) * parts for v, parts in seen.parts.items() if parts > 1)
-    return float(max(1, sub.bytes_min + sum(sub.bytes(v) for v in scratch) + partials))
+    return float(bytes_needed(sub) + sum(sub.bytes(v) for v in scratch) + partials)
 
 
 def _phase(seen: View, kernel: Kernel, phase: Phase, working_set: float) -> PhaseCost:
@@ -166,7 +181,7 @@ def _features(
         *(math.log1p(8 * t / seconds) for t in times),
         math.log2(max(1.0, tail)),
         math.log2(1 + sum(p.tasks for p in phases)) / 8,
-        math.log2(1 + seen.sub.bytes_min) / 8,
+        math.log2(1 + bytes_needed(seen.sub)) / 8,
         math.log2(seconds * 1e9 + 1) / 8,
         len(phases) / 4,
         sum(s.vector < 0 for s in stages) / max(1, len(stages)),

@@ -10,6 +10,7 @@ from ..graphs.subgraph import Subgraph
 from ..results.records import GraphRecord, Part, PlanKey
 from ..search_space.stitch import heuristic, unfused
 from ..search_space.target import Target
+from .cost import bytes_needed
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def distinct(partition: Partition, key_of: Callable[[Subgraph], PlanKey]) -> lis
         )
         for shared, found in members.items()
     ]
-    return sorted(groups, key=lambda g: -g.sub.bytes_min * g.occurrences)
+    return sorted(groups, key=lambda g: -bytes_needed(g.sub) * g.occurrences)
 
 
 def label(sub: Subgraph) -> str:
@@ -70,7 +71,7 @@ def graph_record(partition: Partition, groups: Sequence[Group], run: str, target
                 occurrences=group.occurrences,
                 label=group.label,
                 nodes=group.nodes,
-                bytes_min=group.sub.bytes_min,
+                bytes_min=bytes_needed(group.sub),
                 kernels_unfused=len(unfused(group.sub, target).kernels),
                 kernels_heuristic=len(heuristic(group.sub, target).kernels),
                 operations=sum(group.sub.domain_size(v) for v in group.sub.computed),

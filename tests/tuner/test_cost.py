@@ -6,9 +6,11 @@ import time
 from dataclasses import replace
 
 import pytest
+from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.subgraph import AxisVar, Lookup, Read, Subgraph, Value
 from stitchtune.search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
 from stitchtune.search_space.stitch import heuristic, unfused
-from stitchtune.tuner.cost import FEATURES, bandwidth, limit, predict
+from stitchtune.tuner.cost import FEATURES, bandwidth, bytes_needed, limit, predict
 
 from .examples import MODEL, TARGET, column_sum, scaled, softmax, transposed
 
@@ -129,3 +131,16 @@ def test_it_is_cheap_and_reproducible() -> None:
     assert (time.perf_counter() - begin) / 20 < 5e-3
     assert len(set(found)) == 1
     assert len(found[0].features) == len(FEATURES)
+
+
+def test_a_table_is_not_read_as_a_whole() -> None:
+    f32, i64 = DType.F32, DType.I64
+    indices = Read(1, (AxisVar(3),))
+    values = (
+        Value("input", f32, (0, 1)),
+        Value("input", i64, (2,)),
+        Value("copy", f32, (3, 4), (), (Read(0, (Lookup(indices, 0), AxisVar(4))),)),
+    )
+    sub = Subgraph(values, (2,), (30522, 768, 16, 16, 768))
+    assert bytes_needed(sub) == 16 * 8 + 2 * 16 * 768 * 4
+    assert bytes_needed(softmax(64, 100)) == softmax(64, 100).bytes_min
