@@ -189,6 +189,9 @@ def measured_again(rows: list[Row], built: Mapping[str, BuiltPlan], measurer: Me
     reply = measurer.run(Job(tuple(built[r.program] for r in right), (), FINAL))
     timings: list[Timing | None] = [o.timing for o in reply.candidates]
     again = {r.program: statistics.median(t.rounds) for r, t in zip(right, timings, strict=True) if t is not None}
+    # Back to the anchor's scale: between the two measurements the machine may have changed its pace.
+    scale = statistics.median(r.seconds / again[r.program] for r in right if r.program in again)
+    again = {program: seconds * scale for program, seconds in again.items()}
     return [replace(r, again=again.get(r.program, 0.0)) for r in rows]
 
 

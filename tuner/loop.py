@@ -126,9 +126,9 @@ class _Run:
             group.keys[0],
             group.label,
             group.occurrences,
-            sum(r.measurement.status != "predicted" for r in rows),
+            len({r.measurement.plan for r in rows if r.measurement.status != "predicted"}),
             seconds.get("unfused"),
-            seconds.get("heuristic"),
+            seconds.get("heuristic", seconds.get("unfused")),  # one row when both are the same plan
             best.measurement.seconds,
             limit(group.sub, model) if model is not None else 0.0,
             (),

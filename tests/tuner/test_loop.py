@@ -23,8 +23,10 @@ from stitchtune.results.database import Database
 from stitchtune.results.records import PlanKey, plan_id
 from stitchtune.tuner import effort, task
 from stitchtune.tuner.budget import Rules
+from stitchtune.tuner.cost import FEATURES
 from stitchtune.tuner.effort import EFFORTS, Options
 from stitchtune.tuner.events import Event, TuneResult
+from stitchtune.tuner.history import lessons
 from stitchtune.tuner.loop import tune_graph
 
 from .examples import MODEL
@@ -105,6 +107,13 @@ def test_tunes_stores_and_does_not_repeat(twice: Partition, db: Database, cache:
     [record] = db.graphs("small")
     assert record.parts[0].occurrences == 2
     assert record.library_ops == 1
+
+    model = db.device(host_target())
+    assert model is not None
+    learned = lessons(db, model, frozenset())
+    assert len(learned) >= 3
+    assert {len(o.features) for o in learned} == {len(FEATURES)}
+    assert lessons(db, model, frozenset({part.standing.key.digest})) == []
 
     again = tune(twice, db, options)
     assert again.measured == 0
