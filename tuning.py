@@ -134,7 +134,7 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
             part.standing.stop + ("" if part.won else ", unfused kept" if part.plan else ", not measured"),
             failures(part.standing.failures),
         )
-        for number, part in enumerate(result.parts)
+        for number, part in enumerate(result.parts, 1)
     ]
     head = (
         "",
