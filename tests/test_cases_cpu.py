@@ -170,7 +170,7 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
     "truncated": (_truncated, "truncated"),
     "not ONNX": (_no_onnx, "not an ONNX model"),
     "undefined input": (_undefined, "ghost"),
-    "cycle": (_cycle, "cycle"),
+    "cycle": (_cycle, "depends on itself"),
     "types between nodes": (_types, "the_node"),
     "dimension -1": (lambda f: _dimension(f, -1), "'x'"),
     "dimension 0x7fffffff": (lambda f: _dimension(f, 0x7FFFFFFF), "'x'"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.kernels.loops import Argument, Expr, For, GroupProgram, LoopKernel, Stmt, Stream, evaluate, statements
 from stitchtune.search_space.legality import locate, partial_parts
-from stitchtune.search_space.plan import Plan, Stage
+from stitchtune.search_space.plan import Group, Plan, Stage
 
 Mark = tuple[str, str]
 
@@ -73,7 +73,7 @@ def _mappings(sub: Subgraph, plan: Plan, kernels: Sequence[LoopKernel]) -> Itera
         tasks = evaluate(program.tasks, arguments)
         if program.tasks_per_block > 1 and tasks > 1:
             yield "vertical packing"
-        yield from _loops(program)
+        yield from _loops(program, {f for g in _groups(plan) for s in g.stages for _, f in s.unroll if f > 1})
     for kernel in kernels:
         if not kernel.team:
             yield "serial"
@@ -118,12 +118,25 @@ def _stage(sub: Subgraph, plan: Plan, value: int, stage: Stage, parallel: frozen
         yield "softmax in one pass" if sub.values[coupled].op == "max" else "moments in one pass"
 
 
-def _loops(program: GroupProgram) -> Iterator[str]:
+def _groups(plan: Plan) -> Iterator[Group]:
+    for kernel in plan.kernels:
+        for phase in kernel.phases:
+            yield from phase.groups
+
+
+def _loops(program: GroupProgram, factors: set[int]) -> Iterator[str]:
     for statement in statements(program.body):
         if isinstance(statement, Stream):
             yield "streaming stores"
-        if isinstance(statement, For) and statement.unroll > 1:
+        if isinstance(statement, For) and (
+            statement.unroll > 1 or (statement.step in factors and not _strip(statement))
+        ):
             yield "unrolling"
+
+
+def _strip(loop: For) -> bool:
+    """A loop over strips of lanes."""
+    return len(loop.body) == 1 and isinstance(loop.body[0], For) and loop.body[0].simd
 
 
 def _arguments(kernel: LoopKernel) -> Iterator[Argument]:

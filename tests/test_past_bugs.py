@@ -1,0 +1,85 @@
+"""Faults that the differential test found, one test each, named after the fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.subgraph import AxisVar, Read, Subgraph
+from stitchtune.graphs.tolerance import check_outputs
+from stitchtune.kernels.build import BuiltPlan, build_plans
+from stitchtune.kernels.compile import BuildFailure, find_compiler
+from stitchtune.kernels.lower import lower
+from stitchtune.kernels.team import Team, build_runtime
+from stitchtune.search_space.coupling import all_pairs
+from stitchtune.search_space.legality import check
+from stitchtune.search_space.plan import Plan, Stage
+from stitchtune.search_space.stitch import heuristic
+
+from tests.differential.running import run_watched
+from tests.kernels.hand import Builder, edges, layer_norm, layer_norm_plan, one_group, softmax
+from tests.random_subgraphs import random_subgraph
+from tests.search_space.samples import TARGET
+
+
+def assert_right(sub: Subgraph, plan: Plan, folder: Path, precision: str = "strict") -> None:
+    runtime = build_runtime(folder)
+    assert not isinstance(runtime, BuildFailure)
+    [built] = build_plans([(sub, plan)], TARGET, precision=precision, cache=folder)
+    assert isinstance(built, BuiltPlan), built
+    rng = np.random.default_rng(3)
+    inputs = [rng.standard_normal(sub.shape(v)).astype(sub.values[v].dtype.numpy) for v in sub.inputs]
+    result = check_outputs(sub, inputs, run_watched(built, inputs, Team(runtime, 2)), precision)  # type: ignore[arg-type]
+    assert result.ok, result.message
+
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+
+
+def test_a_row_value_that_waits_for_a_sum_was_read_inside_the_loop_that_sums() -> None:
+    """The variance is an output, so it is listed beside its sum; the row that reads it comes later."""
+    sub = replace(layer_norm(32, 64), outputs=(9, 14))
+    plan = heuristic(sub, TARGET)
+    assert check(sub, plan, TARGET) == ()
+    assert lower(sub, plan, TARGET)
+    group = plan.kernels[0].phases[0].groups[0]
+    assert not any({9, 14} <= set(stage.values) for stage in group.stages)
+
+
+def test_registers_of_a_row_value_were_thought_to_be_there_inside_the_loop() -> None:
+    b = Builder()
+    i, j = (b.input(8, 32), b.axes(8, 32))[1]
+    total = b.op("sum", (i,), (0, (i, j)), reduce=(j,))
+    half = b.op("neg", (i,), total)
+    out = b.op("mul", (i, j), (0, (i, j)), half)
+    plan = Plan(
+        one_group([(i, 4)], Stage((total, half, out), (i, j), vector=j, width=16)),
+        edges(v1_2="shuffle", v2_3="register"),
+    )
+    assert {r.code for r in check(b.subgraph(half, out), plan, TARGET)} == {"register-order"}
+
+
+def test_places_that_were_fixed_for_groups_that_moved_stayed_fixed() -> None:
+    sub = random_subgraph(138)
+    assert check(sub, heuristic(sub, TARGET), TARGET) == ()
+
+
+@needs_compiler
+def test_fast_precision_rounded_what_waits_in_block_memory(tmp_path: Path) -> None:
+    sub = layer_norm(8, 64, DType.BF16)
+    [kernel] = lower(sub, layer_norm_plan(2), TARGET, "fast")
+    assert {a.dtype for g in kernel.phases[0].groups for a in g.arrays} == {DType.F32}
+    assert_right(sub, layer_norm_plan(2), tmp_path, "fast")
+
+
+def test_a_sum_of_transposed_exponentials_was_taken_for_a_softmax() -> None:
+    b = Builder()
+    i, j = (b.input(16, 16), b.axes(16, 16))[1]
+    top = b.op("max", (i,), (0, (i, j)), reduce=(j,))
+    power = b.op("exp", (i, j), b.op("sub", (i, j), (0, (i, j)), top))
+    turned = Read(power, (AxisVar(j), AxisVar(i)))
+    assert list(all_pairs(b.subgraph(b.op("sum", (i,), turned, reduce=(j,))))) == []
+    assert list(all_pairs(softmax(8, 8))) == [(1, 4)]
