@@ -96,7 +96,8 @@ class Task:
     @property
     def confirming(self) -> float:
         """Seconds that the confirmation of this task is expected to take; 0 when nothing tells."""
-        return (FINALISTS + 1) * statistics.fmean(self._measuring) if self._measuring else 0.0
+        finalists = min(len(self._timed), FINALISTS + 2)
+        return finalists * statistics.fmean(self._measuring) if self._measuring else 0.0
 
     def arm(self) -> Arm:
         """How the budget sees this task."""
