@@ -165,15 +165,17 @@ def one_pass_moments() -> Example:
 
 
 def shifted() -> Example:
-    """The larger of each column sum's neighbours, 4 at the end: a mask in a vector loop that is unrolled completely."""
+    """ArgMax over rows and over columns of neighbours' maxima: a mask in a vector loop that g++ unrolls completely."""
     b = Builder(DType.U16)
     x = b.input(32)
     i, j = b.axes(32, 32)
     late = Sum(((1, AxisVar(j)), (1, Int(1))))
     after = Read(x, (late,), (Bound(late, b.values[x].axes[0]),), 4)
     larger = b.op("maximum", (i, j), (x, (j,)), after)
-    total = b.op("sum", (j,), larger, reduce=(i,))
-    return b.subgraph(total), Plan(one_group([], Stage((total,), (i, j), vector=j, width=8)), edges(v1_2="inline"))
+    columns = b.op("argmax", (j,), larger, reduce=(i,), dtype=DType.I64)
+    rows = b.op("argmax", (i,), larger, reduce=(j,), dtype=DType.I64)
+    kernels = one_group([], Stage((columns, rows), (i, j), vector=j, width=8))
+    return b.subgraph(columns, rows), Plan(kernels, edges(v1_2="inline", v1_3="inline"))
 
 
 ROWS = Stage((2,), (2, 3), vector=3, width=16)
