@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.differential.campaign import Tally, campaign, table, work
+from tests.differential.campaign import Tally, campaign, numbered, run_batch, table, two_threads, work
 
 
 def main() -> int:
@@ -28,11 +28,22 @@ def main() -> int:
     if given.worker:
         return _worker(given)
     if given.only is not None:
-        with tempfile.TemporaryDirectory() as cache:
-            tally = work(given.only, 1 << 40, 1, 1e-9 if False else 60.0, Path(cache), lambda e: print(e, flush=True))
+        tally = _only(given.only)
     else:
         tally = campaign(given.pairs, given.seed, given.jobs, given.minutes * 60)
     return _report(tally)
+
+
+def _only(number: int) -> Tally:
+    """The pairs of one number under both precisions, each told before it runs."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as cache:
+        team, pairs = two_threads(Path(cache)), list(numbered(number, tally))
+        for precision in ("strict", "fast"):
+            for pair in pairs:
+                print(f"{pair.name}, {precision}", flush=True)
+                run_batch([pair], precision, Path(cache), team, tally, lambda _: None)  # type: ignore[arg-type]
+    return tally
 
 
 def _worker(given: argparse.Namespace) -> int:

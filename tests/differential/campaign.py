@@ -20,6 +20,7 @@ from typing import Any
 from stitchtune.graphs.rounding import Precision
 from stitchtune.graphs.tolerance import compare, expect
 from stitchtune.kernels.build import BuiltPlan, build_plans
+from stitchtune.kernels.compile import BuildFailure
 from stitchtune.kernels.lower import LoweringError, lower
 from stitchtune.kernels.team import Team, build_runtime
 from stitchtune.search_space.plan import Plan
@@ -52,6 +53,7 @@ class Tally:
     incomparable  right as far as they could be compared, too many elements being close to a flip: not counted
     features      (primitive, dtype) and marks: in how many of the pairs
     structures    structural features: in how many different graphs
+    graphs        the subjects counted in `structures`
     failures      by pair: what went wrong
     """
 
@@ -59,6 +61,7 @@ class Tally:
     incomparable: int = 0
     features: Counter[tuple[str, str]] = field(default_factory=Counter)
     structures: Counter[str] = field(default_factory=Counter)
+    graphs: set[str] = field(default_factory=set)
     failures: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -166,34 +169,35 @@ def _problem(pair: Pair, built: BuiltPlan, precision: Precision, team: Team, tal
     shown = marks(sub, pair.plan, built.kernels)
     tally.features.update([f for f in pair.subject.features if f[0] != "structure"])
     tally.features.update(shown)
+    if pair.subject.name not in tally.graphs:
+        tally.graphs.add(pair.subject.name)
+        tally.structures.update(b for a, b in pair.subject.features if a == "structure")
     return ""
 
 
 Log = Callable[[dict[str, Any]], None]
 
 
+def two_threads(cache: Path) -> Team:
+    runtime = build_runtime(cache)
+    if isinstance(runtime, BuildFailure):
+        raise RuntimeError(runtime.message)
+    return Team(runtime, 2)
+
+
 def work(first: int, step: int, pairs: int, seconds: float, cache: Path, log: Log) -> Tally:
     """Checks the numbers first, first + step, ... until `pairs` are right or the time is over."""
-    runtime = build_runtime(cache)
-    team = Team(runtime, 2)  # type: ignore[arg-type]
-    tally = Tally()
+    team, tally = two_threads(cache), Tally()
     started = time.monotonic()
     waiting: list[Pair] = []
-    seen: set[int] = set()
     number, batch = first, 0
     while tally.pairs < pairs and time.monotonic() - started < seconds:
         while len(waiting) < UNIT:
             waiting += numbered(number, tally)
             number += step
         now, waiting = waiting[:UNIT], waiting[UNIT:]
-        before = tally.pairs
         run_batch(now, "fast" if batch % 5 == 4 else "strict", cache, team, tally, log)
         batch += 1
-        if tally.pairs > before:
-            for subject in {id(p.subject): p.subject for p in now}.values():
-                if id(subject) not in seen:
-                    tally.structures.update(b for a, b in subject.features if a == "structure")
-        seen |= {id(p.subject) for p in waiting}
     tally.seconds = time.monotonic() - started
     return tally
 
@@ -230,6 +234,3 @@ def _finished(code: int, error: str, log: Path) -> Tally:
         return Tally.from_json(last["tally"])
     doing = last.get("running") or "; ".join(last.get("building", ["starting"]))
     return Tally(failures={str(doing): f"the worker ended with {code}: {error.strip()[-2000:]}"})
-
-
-__all__ = ["Tally", "campaign", "lacking", "table", "work"]
