@@ -85,7 +85,10 @@ def measure(graph: Path, database: str) -> dict[str, dict[str, float]]:
         "import stitchtune": {"seconds": imports, "limit": 0.3},
         "small call, median": {"seconds": statistics.median(c[0] for c in calls), "limit": 10e-6},
         "small call, 99th percentile": {"seconds": statistics.median(c[1] for c in calls), "limit": 10e-6},
-        f"lookup of {int(lookups[0][2])} keys, {int(lookups[0][3])} found": {"seconds": statistics.median(x[0] for x in lookups), "limit": 0.05},
+        f"lookup of {int(lookups[0][2])} keys, {int(lookups[0][3])} found": {
+            "seconds": statistics.median(x[0] for x in lookups),
+            "limit": 0.05,
+        },
     }
 
 
