@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import tempfile
 import time
 import uuid
@@ -97,15 +96,14 @@ class _Run:
         open_groups = [i for i, group in enumerate(self.groups) if not self._found(i, group)]
         interrupted = False
         if open_groups:
-            self.folder = Path(tempfile.mkdtemp(prefix="stitchtune-"))
             run = self._announce()
-            try:
-                self._search(open_groups)
-            except KeyboardInterrupt:
-                interrupted = True
-                self._stop_all("interrupted")
-            finally:
-                shutil.rmtree(self.folder, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix="stitchtune-", ignore_cleanup_errors=True) as folder:
+                self.folder = Path(folder)
+                try:
+                    self._search(open_groups)
+                except KeyboardInterrupt:
+                    interrupted = True
+                    self._stop_all("interrupted")
             self.db.save_run(replace(run, seconds=time.monotonic() - self.started))
         return self._result(interrupted)
 
