@@ -6,9 +6,11 @@ Exit codes: 0 done (also when nothing won), 1 a failed run, 2 bad input, 130 int
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from types import TracebackType
+from typing import TextIO
 
 import click
 
@@ -93,8 +95,21 @@ def _one_line(kind: type[BaseException], error: BaseException, _: TracebackType 
     print(f"internal error: {kind.__name__}: {' '.join(str(error).split())} (run again with --debug)", file=sys.stderr)
 
 
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Warnings as a user reads them; where in our code they arose is no help."""
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
 def main() -> None:
     """The entry point of the script and of the installed command."""
+    warnings.showwarning = _warn
     if "--debug" not in sys.argv:
         sys.excepthook = _one_line
     sys.exit(invoke(sys.argv[1:]))
