@@ -18,7 +18,9 @@ from tests.differential.campaign import Tally, campaign, numbered, run_batch, ta
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0, help="the first number; runs of far seeds share nothing")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="the first round of numbers; runs of far seeds share nothing"
+    )
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", type=int, help="run one number and print its pairs")

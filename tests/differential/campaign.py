@@ -1,7 +1,7 @@
 """Many pairs of a subgraph and a plan, built in batches, run under watch, compared with the reference, and counted.
 
 Workers are processes of their own, so that a kernel that crashes costs one worker, and the pair is known. Each takes
-every n-th number; what it finds does not depend on the others.
+every n-th round of numbers (one of each kind of subject); what it finds does not depend on the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.coverage import EVERY_PRIMITIVE, STRUCTURES
 from tests.differential.drawing import TARGET, Illegal, draw
 from tests.differential.marks import EVERY_MARK, marks
 from tests.differential.running import Wrong, run_watched
-from tests.differential.subjects import Subject, subjects
+from tests.differential.subjects import KINDS, Subject, subjects
 from tests.random_graphs import MOVEMENT
 
 UNIT = 8
@@ -144,6 +144,7 @@ def run_batch(pairs: list[Pair], precision: Precision, cache: Path, team: Team, 
         log({"running": pair.name})
         problem = _problem(pair, made, precision, team, tally)
         if problem:
+            log({"wrong": pair.name, "problem": problem})
             tally.failures[pair.name] = problem
 
 
@@ -186,15 +187,16 @@ def two_threads(cache: Path) -> Team:
 
 
 def work(first: int, step: int, pairs: int, seconds: float, cache: Path, log: Log) -> Tally:
-    """Checks the numbers first, first + step, ... until `pairs` are right or the time is over."""
+    """Checks the rounds first, first + step, ... of numbers until `pairs` are right or the time is over."""
     team, tally = two_threads(cache), Tally()
     started = time.monotonic()
     waiting: list[Pair] = []
-    number, batch = first, 0
+    current, batch = first, 0
     while tally.pairs < pairs and time.monotonic() - started < seconds:
         while len(waiting) < UNIT:
-            waiting += numbered(number, tally)
-            number += step
+            for number in range(len(KINDS) * current, len(KINDS) * (current + 1)):
+                waiting += numbered(number, tally)
+            current += step
         now, waiting = waiting[:UNIT], waiting[UNIT:]
         run_batch(now, "fast" if batch % 5 == 4 else "strict", cache, team, tally, log)
         batch += 1

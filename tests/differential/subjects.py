@@ -36,6 +36,9 @@ Features = Counter[tuple[str, str]]
 FOCUS, GRAPH_FOCUS, MOVES = 16, 8, 12
 """Primitives with a type that come first in a subgraph and in a graph, and movement primitives in a graph."""
 
+KINDS = "sgssgjsg"
+"""The kinds of subjects by turns of the number: subgraph, graph, joined pieces."""
+
 
 @dataclass(frozen=True, eq=False)
 class Subject:
@@ -55,9 +58,9 @@ class Subject:
 def subjects(number: int) -> Iterator[Subject]:
     """The subjects of one number; usually one."""
     special = number % 5 == 4
-    kind = "sgssgjsg"[number % 8]
+    at, kind = number % len(KINDS), KINDS[number % len(KINDS)]
     # Seeds without gaps in each kind, so that the turns of its primitives have none.
-    seed = number // 8 * "sgssgjsg".count(kind) + "sgssgjsg"[: number % 8].count(kind)
+    seed = number // len(KINDS) * KINDS.count(kind) + KINDS[:at].count(kind)
     match kind:
         case "g":
             yield from _of_graph(number, seed, special)
@@ -66,7 +69,8 @@ def subjects(number: int) -> Iterator[Subject]:
             yield Subject(f"joined {number}", sub, random_inputs(sub, number, special), coverage(sub))
         case _:
             recipes = ("crossed", *(("normalise",) if number % 3 else ("concat",)))
-            sub = random_subgraph(seed, steps=number % 3, focus=FOCUS, recipes=recipes)
+            points = 30_000 if seed % 9 == 4 else 4_000
+            sub = random_subgraph(seed, steps=number % 3, points=points, focus=FOCUS, recipes=recipes)
             yield Subject(f"subgraph {number}", sub, random_inputs(sub, number, special), coverage(sub))
 
 
