@@ -117,7 +117,7 @@ def test_tunes_stores_and_does_not_repeat(twice: Partition, db: Database, cache:
 
     again = tune(twice, db, options)
     assert again.measured == 0
-    assert again.seconds < 2
+    assert again.seconds < 10
     assert again.parts[0].standing.stop == "found"
     assert again.parts[0].plan == part.plan
     assert len(db.measurements(part.standing.key)) == len(rows)
@@ -181,7 +181,7 @@ def test_planted_failures_are_recorded_and_the_winner_is_found(
 
     planting: list[bool] = []
     monkeypatch.setattr(task, "build_plans", sabotage)
-    patient = replace(EFFORTS["quick"], rules=Rules(16, 16), pace=replace(EFFORTS["quick"].pace, silence=1.5))
+    patient = replace(EFFORTS["quick"], rules=Rules(16, 16), pace=replace(EFFORTS["quick"].pace, silence=3.0))
     monkeypatch.setitem(effort.EFFORTS, "quick", patient)
     result = tune(single, db, Options(cache, budget=60, effort="quick"))
     [part] = result.parts

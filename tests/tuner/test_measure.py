@@ -22,7 +22,7 @@ from .examples import scaled
 from .planted import BODIES, GOOD, planted
 
 SUB = scaled(10007)
-PACE = Pace(silence=1.5, seconds=0.02)
+PACE = Pace(silence=3.0, seconds=0.02)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_a_bad_candidate_gets_its_status(status: str, good: BuiltPlan, measurer:
     assert outcome.status == status, outcome.message
     assert outcome.message
     assert outcome.timing is None
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     [after] = measurer.measure(good, pace=PACE).candidates
     assert after.status == "ok"
 
