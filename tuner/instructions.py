@@ -88,6 +88,8 @@ def _operator(
         value.op, value.op
     )
     vectorised = stage.vector >= 0 and stage.vector in axes and stage.width > 1
+    if not count or (vectorised and not view.sub.extents[stage.vector]):
+        return 0.0
     if not vectorised:
         seconds = weight * count / view.scalar_rate(name)
     else:

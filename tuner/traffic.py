@@ -63,7 +63,9 @@ def task_count(sub: Subgraph, group: Group) -> int:
 
 
 def group_work(view: View, group: Group) -> list[Work]:
-    """The average task of `group`, stage by stage."""
+    """The average task of `group`, stage by stage; nothing when it has no tasks."""
+    if not task_count(view.sub, group):
+        return []
     sizes = _sizes(view.sub, group)
     touches = [list(_touches(view, stage, sizes)) for stage in group.stages]
     footprints: dict[tuple[int, frozenset[int]], float] = {}

@@ -144,3 +144,11 @@ def test_a_table_is_not_read_as_a_whole() -> None:
     sub = Subgraph(values, (2,), (30522, 768, 16, 16, 768))
     assert bytes_needed(sub) == 16 * 8 + 2 * 16 * 768 * 4
     assert bytes_needed(softmax(64, 100)) == softmax(64, 100).bytes_min
+
+
+@pytest.mark.parametrize("shape", [(0, 128), (64, 0), (0, 0)])
+def test_empty_subgraphs_cost_their_launches(shape: tuple[int, int]) -> None:
+    for sub in (softmax(*shape), transposed(*shape), column_sum(*shape)):
+        for plan in (heuristic(sub, TARGET), unfused(sub, TARGET)):
+            assert 0 < seconds(sub, plan) < 1e-3
+        assert limit(sub, MODEL) > 0
