@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from . import feeds as inputs_of
 from . import pipeline
 from .graphs.errors import InputError
-from .graphs.onnx_reader import exported_inputs
+from .graphs.onnx_reader import exported_dims, exported_inputs
 from .settings import Precision, Settings, cache_folder, resolve_target, stitched
 
 if TYPE_CHECKING:
@@ -64,14 +65,15 @@ def tune(
     The other arguments are those of `compile`. Raises GraphError, InputError, DeviceError when nothing can be measured
     here, and DatabaseError when results cannot be kept. A KeyboardInterrupt ends the search and gives what was found.
     """
+    search = pipeline.Search(budget, trials, seed=seed)
     settings = Settings(resolve_target(target), db, cache_folder(), precision)
     loaded, parted = pipeline.read(Path(graph), dims or {})
     if inputs is None:
         given = inputs_of.synthetic(loaded, seed)
     else:
-        inputs_of.check(loaded, inputs, "inputs")
-        given = inputs_of.Feeds(inputs, False, "inputs given")
-    search = pipeline.Search(budget, trials, seed=seed)
+        arrays = {name: np.asarray(array) for name, array in inputs.items()}
+        inputs_of.check(loaded, arrays, "inputs")
+        given = inputs_of.Feeds(arrays, False, "inputs given")
     return pipeline.tune(parted, given, settings, search, lambda event: None)
 
 
@@ -84,6 +86,7 @@ class Model:
     def __init__(self, path: Path, dims: Mapping[str, int], settings: Settings, require_plan: bool = False) -> None:
         self._path, self._dims, self._settings, self._require = path, dims, settings, require_plan
         self._shapes = exported_inputs(path)
+        _check_dims(path, dims)
         self._open = {d for shape in self._shapes.values() for d in shape if isinstance(d, str)} - dims.keys()
         self._instances: dict[tuple[tuple[str, int], ...], pipeline.Compiled] = {}
         self._only = None if self._open else self._instance({}).executor
@@ -118,6 +121,16 @@ class Model:
             dims = {**self._dims, **sizes}
             self._instances[key] = pipeline.compile_file(self._path, dims, self._settings, require_plan=self._require)
         return self._instances[key]
+
+
+def _check_dims(path: Path, dims: Mapping[str, int]) -> None:
+    """Raises InputError for sizes that no call could use; the reader checks them only once all are bound."""
+    known = exported_dims(path)
+    for name, size in dims.items():
+        if name not in known:
+            raise InputError(f"{path}: there is no dimension {name!r} to bind: it has {', '.join(known) or 'none'}")
+        if not isinstance(size, int | np.integer) or size < 0:
+            raise InputError(f"{path}: dimension {name} cannot be {size!r}: give a number of at least 0")
 
 
 def _describe(sizes: tuple[tuple[str, int], ...], compiled: pipeline.Compiled) -> str:

@@ -16,6 +16,7 @@ import click
 
 from . import __version__
 from .graphs.errors import GraphError, InputError, StitchtuneError
+from .options import print_json
 
 VERBS = {
     "tune": ".tuning",
@@ -62,32 +63,45 @@ def verbs() -> None:
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code. Errors that a user can mend are one line on standard error."""
-    debug = "--debug" in arguments
+    state: dict[str, bool] = {}
     try:
-        result = verbs.main([a for a in arguments if a != "--debug"], prog_name="tune.py", standalone_mode=False)
-    except click.UsageError as error:
-        return _fail(_usage(error), 2, error if debug else None)
-    except click.ClickException as error:
-        return _fail(error.format_message(), 2, error if debug else None)
-    except (GraphError, InputError) as error:
-        return _fail(str(error), 2, error if debug else None)
-    except (StitchtuneError, OSError) as error:
-        return _fail(str(error), 1, error if debug else None)
+        result = verbs.main(
+            [a for a in arguments if a != "--debug"], prog_name="tune.py", standalone_mode=False, obj=state
+        )
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    except (StitchtuneError, click.ClickException, OSError) as error:
+        if "--debug" in arguments:
+            raise
+        message, code = _told(error)
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", 130, None)
-    return result if isinstance(result, int) else 0
+        message, code = "interrupted", 130
+    else:
+        return result if isinstance(result, int) else 0
+    print(f"error: {message}", file=sys.stderr)
+    if "--json" in arguments and not state.get("printed"):
+        print_json({"error": message, "code": code})
+    return code
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """The one line that an error is for a user, and its exit code."""
+    match error:
+        case click.UsageError():
+            message, code = _usage(error), 2
+        case click.ClickException():
+            message, code = error.format_message(), 2
+        case GraphError() | InputError():
+            message, code = str(error), 2
+        case _:
+            message, code = str(error), 1
+    return " ".join(message.split()), code
 
 
 def _usage(error: click.UsageError) -> str:
     context = error.ctx.command_path if error.ctx else "tune.py"
     return f"{error.format_message()} (see {context} --help)"
-
-
-def _fail(message: str, code: int, cause: BaseException | None) -> int:
-    if cause is not None:
-        raise cause
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return code
 
 
 def _one_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:

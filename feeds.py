@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +45,29 @@ def load(graph: Graph, source: Path) -> Feeds:
         else:
             with np.load(source, allow_pickle=False) as archive:
                 arrays = dict(archive)
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise InputError(f"{source}: not an .npz file or a folder of .npy files: {error}") from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{source}: {name!r} is no array")
+    arrays = {name: _typed(graph, name, array) for name, array in arrays.items()}
     check(graph, arrays, str(source))
     return Feeds(arrays, False, f"inputs from {source}")
+
+
+_UNREADABLE = (
+    *(OSError, ValueError, TypeError, EOFError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, RuntimeError),  # zipfile: damaged, encrypted or compressed in a way of its own
+)
+"""What NumPy raises for a file that holds no arrays, or claims more than there is."""
+
+
+def _typed(graph: Graph, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The array under the dtype that its file lost: NumPy stores bfloat16 as two bytes without a meaning."""
+    kind = graph.types.get(name) if name in graph.inputs else None
+    if kind is None or kind.dtype is not DType.BF16 or array.dtype != np.dtype("V2"):
+        return array
+    return array.view(kind.dtype.numpy)
 
 
 def check(graph: Graph, arrays: Mapping[str, NDArray[Any]], source: str) -> None:

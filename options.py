@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,9 +11,19 @@ from typing import Any, TypeVar
 
 import click
 
-from .settings import OFF, Settings, cache_folder, resolve_target, stitched
+from .settings import LARGEST_SEED, OFF, Settings, cache_folder, resolve_target, stitched
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Amount(click.FloatRange):
+    """A finite number of at least `min`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 def common(function: F) -> F:
@@ -51,7 +62,13 @@ inputs = click.option(
     metavar="FILE.npz|DIR",
     help="Real inputs; without them they are made up, indices in range and masks of 0 and 1.",
 )
-seed = click.option("--seed", type=int, default=0, show_default=True, help="For the search and made-up inputs.")
+seed = click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="For the search and made-up inputs.",
+)
 jobs = click.option("--jobs", type=click.IntRange(1), help="Compilers at a time.  [default: one per processor]")
 
 
@@ -86,6 +103,9 @@ def print_json(document: Any) -> None:
     """The one JSON document of a verb; numbers that are not finite become null."""
     json.dump(_finite(document), sys.stdout, indent=2, allow_nan=False)
     print(flush=True)
+    context = click.get_current_context(silent=True)
+    if context is not None and context.obj is not None:
+        context.obj["printed"] = True  # so that an error after it prints no second document
 
 
 def _finite(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from . import feeds
 from .graphs.digest import structural_digest
-from .graphs.errors import StitchtuneError
+from .graphs.errors import InputError, StitchtuneError
 from .graphs.ir import Graph
 from .graphs.onnx_reader import load
 from .graphs.partition import Component, Partition, partition
@@ -32,7 +33,7 @@ from .results.records import PlanKey
 from .search_space import legality, stitch
 from .search_space.adapt import adapt
 from .search_space.plan import Plan
-from .settings import Effort, Settings
+from .settings import LARGEST_SEED, LARGEST_TRIALS, Effort, Settings
 
 if TYPE_CHECKING:
     from .tuner.events import Event, TuneResult
@@ -84,6 +85,15 @@ class Search:
     seed: int = 0
     retune: bool = False
     more: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises InputError for numbers that mean nothing."""
+        if not (math.isfinite(self.budget) and self.budget >= 0):
+            raise InputError(f"a budget of {self.budget} s: give a number of seconds, at least 0")
+        if self.trials is not None and not 1 <= self.trials <= LARGEST_TRIALS:
+            raise InputError(f"{self.trials} trials: give a number from 1 to {LARGEST_TRIALS}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InputError(f"a seed of {self.seed}: give a number from 0 to {LARGEST_SEED}")
 
 
 def tune(

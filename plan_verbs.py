@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .graphs.errors import InputError
-from .options import common, duration, echo, print_json, table
+from .options import Amount, common, duration, echo, print_json, table
 from .results.records import Measurement, plan_id
 from .results.rows import Stored
 from .search_space import codec
@@ -79,7 +79,7 @@ def _pinned(database: Database, stored: Sequence[Stored]) -> frozenset[int]:
 
 
 @plans.command()
-@click.argument("ident", metavar="ID", type=int)
+@click.argument("ident", metavar="ID", type=click.IntRange(0, (1 << 63) - 1))
 @db
 @common
 def show(ident: int, db: str | None, as_json: bool) -> int:
@@ -133,11 +133,14 @@ def merge(other: str, db: str | None, as_json: bool) -> int:
     """Take in everything of another plan database (a path or URL)."""
     from .results import transfer
 
-    return _told_import(transfer.merge(_database(db), _database(other)), as_json)
+    source = _database(other)
+    if not source.exists():
+        raise InputError(f"{source.name}: no such database")
+    return _told_import(transfer.merge(_database(db), source), as_json)
 
 
 @plans.command()
-@click.option("--days", type=float, help="Also remove measurements older than this.")
+@click.option("--days", type=Amount(0), help="Also remove measurements older than this.")
 @click.option("--versions", is_flag=True, help="Also remove measurements of other versions of the code generator.")
 @db
 @common
@@ -152,7 +155,7 @@ def prune(days: float | None, versions: bool, db: str | None, as_json: bool) -> 
 
 
 @plans.command()
-@click.argument("ident", metavar="ID", type=int)
+@click.argument("ident", metavar="ID", type=click.IntRange(0, (1 << 63) - 1))
 @click.option("--off", is_flag=True, help="Let the key of this measurement follow the best plan again.")
 @db
 @common
@@ -165,7 +168,7 @@ def pin(ident: int, off: bool, db: str | None, as_json: bool) -> int:
 
 
 @plans.command()
-@click.argument("ident", metavar="ID", type=int)
+@click.argument("ident", metavar="ID", type=click.IntRange(0, (1 << 63) - 1))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for a standalone source file with a driver.")
 @db
 @common

@@ -31,8 +31,12 @@ class CheckFailed(StitchtuneError):
 @options.seed
 @click.option("--outputs", type=click.Path(path_type=Path), metavar="FILE.npz", help="Write the results there.")
 @click.option("--check", is_flag=True, help="Compare every output with ONNX Runtime's.")
-@click.option("--rtol", type=float, default=1e-4, show_default=True, help="Of the norm of an output, for --check.")
-@click.option("--atol", type=float, default=1e-6, show_default=True, help="Root mean square error, for --check.")
+@click.option(
+    "--rtol", type=options.Amount(0), default=1e-4, show_default=True, help="Error allowed, of the norm of an output."
+)
+@click.option(
+    "--atol", type=options.Amount(0), default=1e-6, show_default=True, help="Error allowed, root mean square."
+)
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs; their median is told.")
 @click.option("--require-plan", is_flag=True, help="Fail when a subgraph has no stored plan.")
 def run(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from .graphs.errors import InputError
 from .search_space.target import Target
@@ -16,6 +16,11 @@ Precision = Literal["strict", "fast"]
 Effort = Literal["quick", "normal", "max"]
 OFF = "STITCHTUNE"
 """Environment variable: the value `off` runs everything unstitched, for comparison."""
+
+
+LARGEST_SEED = (1 << 32) - 1
+"""What every generator of random numbers takes."""
+LARGEST_TRIALS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,11 @@ class Settings:
     precision: Precision = "strict"
     jobs: int = 0
     stitched: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises InputError for a precision that there is none of."""
+        if self.precision not in get_args(Precision):
+            raise InputError(f"precision {self.precision!r}: give one of {', '.join(get_args(Precision))}")
 
     @property
     def compilers(self) -> int:

@@ -12,7 +12,7 @@ import click
 from . import feeds, options, pipeline
 from .console import Progress, failures
 from .options import duration
-from .settings import Effort, Settings, parse_dims
+from .settings import LARGEST_TRIALS, Effort, Settings, parse_dims
 
 if TYPE_CHECKING:
     from .tuner.events import Part, TuneResult
@@ -25,8 +25,10 @@ BUDGET = 60.0
 @options.inputs
 @options.seed
 @options.jobs
-@click.option("--budget", type=click.FloatRange(0), default=BUDGET, show_default=True, metavar="SECONDS")
-@click.option("--trials", type=click.IntRange(1), metavar="N", help="Plans measured per subgraph at most.")
+@click.option("--budget", type=options.Amount(0), default=BUDGET, show_default=True, metavar="SECONDS")
+@click.option(
+    "--trials", type=click.IntRange(1, LARGEST_TRIALS), metavar="N", help="Plans measured per subgraph at most."
+)
 @click.option("--effort", type=click.Choice(["quick", "normal", "max"]), default="normal", show_default=True)
 @click.option("--more", is_flag=True, help="Go on with searches that are finished.")
 @click.option("--retune", is_flag=True, help="Start afresh.")
@@ -155,7 +157,15 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
     unfused, best = _total(result.parts, "unfused"), _total(result.parts, "best")
     if unfused and best:
         options.echo(f"all subgraphs: {duration(unfused)} unfused, {duration(best)} stitched, {unfused / best:.2f}x")
-    if result.measured == 0 and not result.interrupted:
+    lacking = sum(part.plan is None for part in result.parts)
+    if not result.parts:
+        options.echo("no subgraphs to tune: library ops do it all")
+    elif lacking and not result.interrupted:
+        options.echo(
+            f"{lacking} of {len(result.parts)} subgraphs were not measured "
+            f"in {result.seconds:.1f} s: give a larger --budget"
+        )
+    elif result.measured == 0 and not result.interrupted:
         options.echo(f"plans found for all {len(result.parts)} subgraphs; nothing was measured")
     else:
         options.echo(f"{result.measured} plans measured in {result.seconds:.1f} s")

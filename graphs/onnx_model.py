@@ -26,7 +26,7 @@ def read_model(path: Path) -> ModelProto:
 
     try:
         if not path.is_file():
-            raise GraphError("no such file")
+            raise GraphError("not a file" if path.exists() else "no such file")
         if path.stat().st_size > PROTOBUF_LIMIT:
             raise GraphError("larger than 2 GB, which protobuf cannot read: store its weights as external data")
         model = onnx.ModelProto.FromString(path.read_bytes())

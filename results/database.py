@@ -47,13 +47,17 @@ class Database:
         """Path or URL, without a password."""
         return shown(self.url)
 
+    def exists(self) -> bool:
+        """False for a file that is not there yet; a server is asked only when it is used."""
+        return not is_file(self.url) or Path(str(self.url.database)).exists()
+
     # --- transactions
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection | None]:
         """A transaction that sees one state of the database; None when there is no database yet."""
         with one_line(self.url):
-            if is_file(self.url) and not Path(str(self.url.database)).exists():
+            if not self.exists():
                 yield None
                 return
             if self._write is None and self._read is None:

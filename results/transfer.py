@@ -242,9 +242,10 @@ def _sum(text: str) -> str:
 def _write(path: Path, lines: Sequence[str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            file.writelines(line + "\n" for line in lines)
-        os.replace(file.name, path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / "plans"
+            made.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+            os.replace(made, path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
