@@ -45,8 +45,10 @@ class Fenced:
         return bool((before == PATTERN).all() and (after == PATTERN).all())
 
     def free(self) -> None:
+        """Gives fenced memory back; ordinary memory goes with its last user."""
         self.memory = np.empty(0, np.uint8)
-        _libc.munmap(self._base, self._bytes)
+        if self._bytes:
+            _libc.munmap(self._base, self._bytes)
 
 
 def fenced(size: int, align: int) -> Fenced:

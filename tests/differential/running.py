@@ -58,8 +58,7 @@ class Launch:
 
     def free(self) -> None:
         for fence in (*self.inputs, *self.outputs, *self.scratch):
-            if fence._bytes:
-                fence.free()
+            fence.free()
 
 
 def run_alone(built: BuiltPlan, inputs: Sequence[NDArray[Any]]) -> Arrays:
