@@ -115,15 +115,10 @@ def _group(group: GroupProgram, function: str, known: dict[str, Array]) -> str:
         aligned = f"__builtin_assume_aligned({source}, 64)" if array.space in ("block", "scratch") else f"({source})"
         head.append(f"  {kind} {name} = ({const}{MEMORY[array.dtype]}*){aligned};")
     head[3:3] = [f"  const int64_t n{k} = args[{k}];" for k in sorted(text.arguments)]
-    head += [f"  const int64_t {_hidden(limit)} = st_hidden({limit});" for limit in sorted(text.hidden, key=int)]
+    head += [f"  const int64_t h{n} = st_hidden({literal(Literal(n, DType.I64))});" for n in sorted(text.hidden)]
     loop = f"  for (int64_t {group.task.name} = first; {group.task.name} < last; ++{group.task.name}) {{"
     fence = ["  st_stream_fence();"] if text.streams else []
     return "\n".join([*head, loop, *body, "  }", *fence, "}", ""])
-
-
-def _hidden(limit: str) -> str:
-    """The name of a constant that the compiler must not know."""
-    return f"h{limit}"
 
 
 def _vector(size: int) -> str:
@@ -139,7 +134,7 @@ class _Text:
         self.local_arrays: dict[str, DType] = {}
         self.used: set[str] = set()
         self.arguments: set[int] = set()
-        self.hidden: set[str] = set()
+        self.hidden: set[int] = set()
         self.streams = False
         self.written: set[str] = set()
 
@@ -159,9 +154,9 @@ class _Text:
             case Fold(op, array, lanes, dtype):
                 form = "st_fold" if dtype.is_float or op in ("max", "min") else "st_fold_wrapping"
                 return f"{form}<st_fold_{op}, {lanes}>({array})"
-            case Apply("hidden", _, (limit,)):
-                self.hidden.add(self.expr(limit))
-                return _hidden(self.expr(limit))
+            case Apply("hidden", _, (Literal(value),)):
+                self.hidden.add(int(value))
+                return f"h{value}"
             case Apply(op, dtype, operands):
                 texts = [self.expr(o) for o in operands]
                 kind = operands[1 if op == "select" else 0].dtype
