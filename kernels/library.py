@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import itertools
 import math
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,15 @@ _POOL_BYTES = 1 << 20
 
 _TRIM_BYTES = 1 << 20
 """Weights handed to sessions after which the heap is trimmed."""
+
+_WORK_BYTES = 3 << 18
+"""Bytes of one piece of a convolution: its session holds them a second time, reordered, while it runs."""
+
+_PACKED_BYTES = 5 << 20
+"""Weights of a convolution that go into one session: while it is made there are five more copies of them."""
+
+_CHANNELS = 16
+"""Channels at whose multiples the output of a convolution may be cut: as many are computed at once."""
 
 _LEVEL = 99
 """Graph optimization level: all, for a convolution in its best layout."""
@@ -132,17 +142,13 @@ class Library:
         found: tuple[slices.Piece, ...] = ()
         if len(op.nodes) == 1:
             found = slices.pieces(op.op_type, attributes(op), inputs, outputs, self._threads)
+            if found and op.op_type == "Conv":
+                cut_channels = node.inputs[1] in graph.constants and int(attributes(op).get("group", 1)) == 1
+                found = _small_pieces(found, outputs[0].dtype.size, cut_channels)
         moved = sum(t.bytes for t in (*inputs, *outputs) if t is not None)
         threads = 1 if found or moved < _POOL_BYTES else self._threads
         job = _Job(node, canonical(op), graph, numbers, threads)
         calls = [self._call(job, piece) for piece in found or (slices.whole(inputs, outputs),)]
-        for tensor in node.inputs:
-            if tensor in graph.constants:
-                release_pages(graph.constants[tensor])
-                self._handed_over += graph.constants[tensor].nbytes
-        if self._handed_over > _TRIM_BYTES:
-            trim_heap()
-            self._handed_over = 0
         array = (Call * len(calls))(*calls)
         return LibraryOp(array, job.title.encode(), len(calls) > 1, self._kernel, job.owned)
 
@@ -189,7 +195,18 @@ class Library:
                 raise LibraryError(f"{job.title}: {one_line(reason.value)}")
             self._sessions[key] = handle
             self._owned.append(job.owned)
+            self._give_back(job, sum(constants[name][0].size for name in given))
         return self._sessions[key]
+
+    def _give_back(self, job: _Job, size: int) -> None:
+        """Frees what making a session of `job` with `size` bytes of weights left in memory."""
+        for tensor in job.node.inputs:
+            if tensor in job.graph.constants:
+                release_pages(job.graph.constants[tensor])
+        self._handed_over += size
+        if self._handed_over > _TRIM_BYTES:
+            trim_heap()
+            self._handed_over = 0
 
     def _open(self) -> None:
         if self._opened:
@@ -284,6 +301,39 @@ class _Job:
             ctypes.addressof(dims),
             ctypes.addressof(text),
         )
+
+
+def _small_pieces(found: Sequence[slices.Piece], size: int, cut_channels: bool) -> tuple[slices.Piece, ...]:
+    """Pieces of a convolution cut until the memory that ONNX Runtime takes for each is small.
+
+    `size` is the bytes of an element; `cut_channels` says that weights may be cut too. Pieces go by turns, so that
+    every thread gets as much as before.
+    """
+    cut = [list(_smaller(piece, size, cut_channels)) for piece in found]
+    return tuple(part for turn in itertools.zip_longest(*cut) for part in turn if part is not None)
+
+
+def _smaller(piece: slices.Piece, size: int, cut_channels: bool) -> Iterator[slices.Piece]:
+    x, w, *biases = piece.inputs
+    [y] = piece.outputs
+    assert x is not None
+    assert w is not None
+    samples, channels = y.shape[:2]
+    read, made = math.prod(x.shape[1:]), math.prod(y.shape[1:])
+    plane, filters = math.prod(y.shape[2:]), math.prod(w.shape[1:])
+    parts = -(-channels * filters * size // _PACKED_BYTES) if cut_channels else 1
+    # Channels of one sample alone lie side by side.
+    several = -(-samples * (read + made) * size // _WORK_BYTES) if parts == 1 else samples
+    for i, n in slices.split(samples, several):
+        for o, c in slices.split(channels, parts, _CHANNELS):
+            yield slices.Piece(
+                (
+                    slices.Part(x.start + i * read, (n, *x.shape[1:])),
+                    slices.Part(w.start + o * filters, (c, *w.shape[1:])),
+                    *(None if b is None else slices.Part(b.start + o, (c,)) for b in biases),
+                ),
+                (slices.Part(y.start + i * made + o * plane, (n, c, *y.shape[2:])),),
+            )
 
 
 def _constant(array: NDArray[Any], dtype: DType, part: slices.Part) -> tuple[Constant, int]:

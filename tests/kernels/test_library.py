@@ -141,6 +141,36 @@ CASES: dict[str, tuple[onnx.NodeProto, dict[str, Array], tuple[str, ...], int]] 
         ("w",),
         2,
     ),
+    "conv, samples one by one": (
+        helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1]),
+        {"x": draw(6, 3, 64, 65), "w": draw(50, 3, 3, 3), "b": draw(50)},
+        ("w", "b"),
+        6,
+    ),
+    "conv, large weights": (
+        helper.make_node("Conv", ["x", "w", "b"], ["y"]),
+        {"x": draw(4, 400, 3, 5), "w": draw(424, 400, 3, 3) / 64, "b": draw(424)},
+        ("w", "b"),
+        8,
+    ),
+    "conv, large weights, one sample": (
+        helper.make_node("Conv", ["x", "w"], ["y"]),
+        {"x": draw(1, 400, 3, 5), "w": draw(1000, 400, 3, 3) / 64},
+        ("w",),
+        4,
+    ),
+    "conv, large weights that change": (
+        helper.make_node("Conv", ["x", "w"], ["y"]),
+        {"x": draw(2, 400, 3, 5), "w": draw(424, 400, 3, 3) / 64},
+        (),
+        2,
+    ),
+    "conv, groups of large samples": (
+        helper.make_node("Conv", ["x", "w"], ["y"], group=4),
+        {"x": draw(6, 16, 60, 71), "w": draw(64, 4, 3, 3)},
+        ("w",),
+        6,
+    ),
     "conv, groups": (
         helper.make_node("Conv", ["x", "w"], ["y"], group=4),
         {"x": draw(1, 16, 40, 41), "w": draw(32, 4, 3, 3)},
