@@ -18,8 +18,12 @@ from stitchtune.graphs.builder import GraphBuilder
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.errors import InputError
 from stitchtune.graphs.ir import Graph
+from stitchtune.graphs.partition import partition
+from stitchtune.kernels.host import host_target
+from stitchtune.kernels.lower import lower
 from stitchtune.results.database import Database
 from stitchtune.results.transfer import export_plans
+from stitchtune.search_space import stitch
 
 from tests.command_line import CommandLine
 
@@ -161,6 +165,17 @@ def test_a_budget_too_small_to_measure_is_told(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert "1 of 1 subgraphs were not measured" in done.out
     assert "plans found" not in done.out
+
+
+def test_long_chains_lower_without_deep_recursion() -> None:
+    b = GraphBuilder()
+    value = b.input("x", DType.F32, (8, 16))
+    for k in range(600):
+        value = b.elementwise(("neg", "abs", "exp")[k % 3], value)
+    b.output(value)
+    [part] = partition(b.build()).components
+    for make in (stitch.heuristic, stitch.unfused):
+        assert lower(part.subgraph, make(part.subgraph, host_target()), host_target(), "strict")
 
 
 # --- the API

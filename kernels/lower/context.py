@@ -74,6 +74,15 @@ class Context:
     def __post_init__(self) -> None:
         self.places = {(e.value, e.consumer): e.place for e in self.plan.edges}
         self.consumers = self.sub.consumers()
+        self.chain = self._chains()
+        """For each value how many operators in a row are inlined into it at most, itself included."""
+
+    def _chains(self) -> list[int]:
+        chain: list[int] = []
+        for number_, value in enumerate(self.sub.values):
+            inlined = (r.value for r in value.reads if self.places.get((r.value, number_)) == "inline")
+            chain.append(1 + max((chain[v] for v in inlined), default=0))
+        return chain
 
     @property
     def arguments(self) -> int:

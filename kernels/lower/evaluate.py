@@ -22,6 +22,9 @@ from .nest import Nest
 EXACT = frozenset("copy neg abs sign floor ceil round trunc min max where piecewise relu".split())
 """Operators whose result is representable when the operands are: nothing to round."""
 
+LONG_CHAIN = 32
+"""Operators in a row that are evaluated by recursion."""
+
 Env = Mapping[int, Expr]
 """The position along each axis of the value being evaluated."""
 
@@ -61,8 +64,32 @@ class Evaluator:
         v = self.ctx.value(value)
         key = (value, tuple(env[a] for a in v.axes), mask)
         if key not in self._seen:
+            if self.ctx.chain[value] > LONG_CHAIN:
+                self._from_below(value, env, mask)
             self._seen[key] = self._evaluate(value, env, mask)
         return self._seen[key]
+
+    def _from_below(self, value: int, env: Env, mask: Expr | None) -> None:
+        """Evaluates what is inlined into `value`, producers first: a chain of any length needs no deep recursion."""
+        waiting = [(value, env)]
+        found: dict[tuple[int, tuple[Expr, ...]], Env] = {}
+        while waiting:
+            reader, at = waiting.pop()
+            v = self.ctx.value(reader)
+            if v.op == "piecewise":
+                continue  # it may not need all its reads
+            for read in v.reads:
+                u = self.ctx.value(read.value)
+                computed = u.op not in ("input", "const") and not u.reduce and not self.ctx.is_empty(read.value)
+                if read.where or not computed or self.ctx.places.get((read.value, reader)) != "inline":
+                    continue
+                positions = tuple(self.index(i, reader, at, mask) for i in read.index)
+                key = (read.value, positions)
+                if key not in found and (*key, mask) not in self._seen:
+                    found[key] = dict(zip(u.axes, positions, strict=True))
+                    waiting.append((read.value, found[key]))
+        for (inlined, _), at in sorted(found.items(), key=lambda item: item[0][0]):
+            self.value(inlined, at, mask)
 
     def _evaluate(self, value: int, env: Env, mask: Expr | None) -> Expr:
         v = self.ctx.value(value)
