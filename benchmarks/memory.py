@@ -1,7 +1,7 @@
 """Peak memory of running a whole graph, beyond what imports take: Stitchtune against ONNX Runtime.
 
-A process of its own for each: imports, then a note of its peak, then load, compile and three runs, then its peak again
-(VmHWM). What the libraries themselves take once loaded counts as imports for both.
+A process of its own for each: it runs a model of one MatMul, so that every library is loaded (imports are lazy), notes
+its peak (VmHWM), then loads, compiles and runs the graph three times, and notes the peak again.
 
 usage: python benchmarks/memory.py GRAPH.onnx [...]
 """
@@ -36,6 +36,10 @@ def inputs(path):
 FEEDS = (
     COMMON
     + """
+from onnx import TensorProto, helper, save
+kind = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xy"]
+graph = helper.make_graph([helper.make_node("MatMul", ["x", "x"], ["y"])], "matmul", kind[:1], kind[1:])
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), sys.argv[3])
 made = inputs_of.synthetic(load(sys.argv[1]), 0)
 np.savez(sys.argv[2], **made.arrays)
 """
@@ -44,10 +48,8 @@ np.savez(sys.argv[2], **made.arrays)
 OURS = (
     COMMON
     + """
-import ctypes
 import stitchtune as st
-from stitchtune.kernels.library import runtime_path
-ctypes.CDLL(str(runtime_path()))
+st.compile(sys.argv[3])({"x": np.ones((4, 4), np.float32)})
 before = peak()
 model = st.compile(sys.argv[1])
 given = inputs(sys.argv[2])
@@ -61,6 +63,7 @@ THEIRS = (
     COMMON
     + """
 import onnxruntime
+onnxruntime.InferenceSession(sys.argv[3]).run(None, {"x": np.ones((4, 4), np.float32)})
 before = peak()
 session = onnxruntime.InferenceSession(sys.argv[1])
 given = inputs(sys.argv[2])
@@ -79,9 +82,9 @@ def run(code: str, *arguments: str) -> str:
 def measure(graph: Path) -> tuple[float, float]:
     """Bytes that (Stitchtune, ONNX Runtime) need at most."""
     with tempfile.TemporaryDirectory() as folder:
-        given = str(Path(folder) / "inputs.npz")
-        run(FEEDS, str(graph), given)
-        return float(run(OURS, str(graph), given)), float(run(THEIRS, str(graph), given))
+        given, small = str(Path(folder) / "inputs.npz"), str(Path(folder) / "matmul.onnx")
+        run(FEEDS, str(graph), given, small)
+        return float(run(OURS, str(graph), given, small)), float(run(THEIRS, str(graph), given, small))
 
 
 def main() -> None:
