@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..graphs.subgraph import AxisVar, Index, Int, Read, Slot, Subgraph, Sum
+from .listing import Listing
 from .plan import Plan
 from .refusal import Refusal
-
-if TYPE_CHECKING:
-    from .legality import Listing
 
 Box = tuple[tuple[int, int], ...]
 """Positions along each axis of a value: the first, and the first after the last."""

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..graphs.dtypes import DType
 from ..graphs.subgraph import AxisVar, Read, Subgraph
+from .listing import Listing
 from .plan import Plan
 from .refusal import Refusal
-
-if TYPE_CHECKING:
-    from .legality import Listing
 
 Pair = Literal["softmax", "moments"]
 

@@ -7,18 +7,15 @@ identity, and it is not reduced across tasks. This is checked on the composed ac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..graphs.subgraph import Subgraph
 from .access import Access, walk
 from .aliasing import aliased, check_aliases
 from .coupling import pairs
 from .dominants import is_reduction
+from .listing import Listing, Location
 from .plan import Place, Plan
 from .refusal import Refusal
-
-if TYPE_CHECKING:
-    from .legality import Listing, Location
 
 
 def check_edges(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.kernels.loops import Argument, Expr, For, GroupProgram, LoopKernel, Stmt, Stream, evaluate, statements
-from stitchtune.search_space.legality import locate, partial_parts
+from stitchtune.search_space.listing import locate, partial_parts
 from stitchtune.search_space.plan import Group, Plan, Stage
 
 Mark = tuple[str, str]
