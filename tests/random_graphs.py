@@ -185,11 +185,11 @@ class _Draft(Guards[str]):
 
     def move(self, op: str, dtype: DType) -> None:
         """One movement node of `op` on a computed value of a type, so that it cannot be folded away."""
-        known = [t for t in self.made if self.type_of(t) is dtype and max(self.shape(t), default=0) > 1]
+        known = [t for t in self.made if self.type_of(t) is dtype and sum(n > 1 for n in self.shape(t)) > 1]
         source = self.pick(known) if known and self.chance(0.6) else ""
         if not source:
             shape = tuple(n for n in self.new_shape() if n > 1) or (5,)
-            shape = shape if len(shape) > 1 else (*shape, 3)
+            shape = shape if len(shape) > 1 else (*shape, self.pick((3, 4, 6)))
             source = self.fresh(dtype, shape)
             source = self.elementwise("xor" if dtype is DType.BOOL else "add", source, self.fitting(dtype, shape))
         match op:
@@ -197,6 +197,9 @@ class _Draft(Guards[str]):
                 self.spread_other(source)
             case "gather" | "gather_elements":
                 self.gather(source, op)
+            case "transpose":
+                perm = tuple(reversed(range(len(self.shape(source)))))
+                self.unary("neg" if dtype.is_float else "copy", self.op(op, source, perm=perm))
             case _:
                 getattr(self, op)(source)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from stitchtune.graphs.subgraph import Subgraph
+from stitchtune.search_space.coupling import all_pairs
 from stitchtune.search_space.knobs import Choice, Knob
 from stitchtune.search_space.legality import check
 from stitchtune.search_space.plan import Plan
@@ -12,7 +13,7 @@ from stitchtune.search_space.space import Space
 from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.search_space.target import Target
 
-from tests.differential.mutations import MUTATIONS, Mutation, alias, merge_kernels
+from tests.differential.mutations import MUTATIONS, Mutation, alias, coupled, merge_kernels
 
 TARGET = Target("cpu", "cpu", "test", 2, 64, 1, 64 * 1024, 16 * 1024, 16 * 1024)
 """Small caches, so that small subgraphs meet their limits."""
@@ -54,7 +55,10 @@ def draw(sub: Subgraph, turn: int) -> tuple[Plan, tuple[str, ...]]:
     kind = rng.choice(kinds)
     plan = base(sub, kind, rng)
     path = [kind]
-    for mutation in (lead, *rng.sample(MUTATIONS, rng.randint(1, 4))):
+    changes = [lead, *rng.sample(MUTATIONS, rng.randint(1, 4))]
+    if any(all_pairs(sub)) and rng.random() < 0.5:
+        changes.insert(0, coupled)
+    for mutation in changes:
         changed = _legal(sub, plan, mutation, rng)
         if changed is not None:
             plan = changed

@@ -2,7 +2,8 @@
 
 1. components of random tensor-level graphs, through simplification and partition;
 2. random canonical subgraphs;
-3. random concats and copies of computed values, which may be stored straight into their consumer.
+3. random concats and copies of computed values, which may be stored straight into their consumer; and softmaxes and
+   layer norms, whose reductions may share a pass.
 
 Each primitive with each type comes first in some of them, by turns of the number.
 """
@@ -33,7 +34,7 @@ from tests.random_values import random_inputs
 Array = NDArray[Any]
 Features = Counter[tuple[str, str]]
 
-FOCUS, GRAPH_FOCUS, MOVES = 16, 8, 12
+FOCUS, GRAPH_FOCUS, MOVES = 16, 8, 18
 """Primitives with a type that come first in a subgraph and in a graph, and movement primitives in a graph."""
 
 KINDS = "sgssgjsg"
@@ -65,7 +66,7 @@ def subjects(number: int) -> Iterator[Subject]:
         case "g":
             yield from _of_graph(number, seed, special)
         case "j":
-            sub = joined(seed)
+            sub = normalised(seed) if seed % 3 == 1 else joined(seed)
             yield Subject(f"joined {number}", sub, random_inputs(sub, number, special), coverage(sub))
         case _:
             recipes = ("crossed", *(("normalise",) if number % 3 else ("concat",)))
@@ -98,6 +99,29 @@ def _of_graph(number: int, seed: int, special: bool) -> Iterator[Subject]:
 
 def _moves(op: str) -> bool:
     return PRIMITIVES[op].kind == "movement"
+
+
+def normalised(seed: int) -> Subgraph:
+    """A softmax or a layer norm of rows or of columns; or the moments alone."""
+    rng = np.random.default_rng([seed, 8])
+    b = Builder(DType.F32 if rng.random() < 0.7 else DType.F64)
+    shape = [int(n) for n in rng.choice((1, 3, 8, 17, 33, 64), 2)]
+    x = b.input(*shape)
+    axes = b.axes(*shape)
+    row, along = axes if rng.random() < 0.7 else axes[::-1]
+    count = b.extents[along]
+    if seed % 2:
+        top = b.op("max", (row,), (x, axes), reduce=(along,))
+        power = b.op("exp", axes, b.op("sub", axes, (x, axes), top))
+        total = b.op("sum", (row,), power, reduce=(along,))
+        return b.subgraph(b.op("div", axes, power, total))
+    share = b.const(float(np.float32(1 / count)))
+    total = b.op("sum", (row,), (x, axes), reduce=(along,))
+    centred = b.op("sub", axes, (x, axes), b.op("mul", (row,), total, share))
+    spread = b.op("sum", (row,), b.op("mul", axes, centred, centred), reduce=(along,))
+    variance = b.op("add", (row,), b.op("mul", (row,), spread, share), b.const(0.015625))
+    out = b.op("div", axes, centred, b.op("sqrt", (row,), variance))
+    return b.subgraph(variance, out) if rng.random() < 0.3 else b.subgraph(out)
 
 
 def joined(seed: int) -> Subgraph:
