@@ -5,10 +5,12 @@ Exit codes: 0 done (also when nothing won), 1 a failed run, 2 bad input, 130 int
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from types import TracebackType
 from typing import TextIO
 
@@ -124,6 +126,10 @@ def _warn(
 def main() -> None:
     """The entry point of the script and of the installed command."""
     warnings.showwarning = _warn
+    if sys.stdout is None:  # the caller closed it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    elif isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error does: a name never stops a run
     if "--debug" not in sys.argv:
         sys.excepthook = _one_line
     sys.exit(invoke(sys.argv[1:]))

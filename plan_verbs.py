@@ -11,7 +11,7 @@ import click
 
 from .graphs.errors import InputError
 from .options import Amount, common, duration, echo, print_json, table
-from .results.records import Measurement, plan_id
+from .results.records import FAULTS, Measurement, plan_id
 from .results.rows import Stored
 from .search_space import codec
 
@@ -39,8 +39,6 @@ def plans() -> None:
 @common
 def list_(everything: bool, digest: str, db: str | None, as_json: bool) -> int:
     """Plans in use, or every measurement, failures too."""
-    from .results.records import FAULTS
-
     database = _database(db)
     used = database.in_use_ids()
     stored = [s for s in database.measurements() if s.measurement.key.digest.startswith(digest)]
@@ -162,8 +160,10 @@ def prune(days: float | None, versions: bool, db: str | None, as_json: bool) -> 
 def pin(ident: int, off: bool, db: str | None, as_json: bool) -> int:
     """Freeze the plan of a measurement for its key."""
     database = _database(db)
-    key = _stored(database, ident).measurement.key
-    database.pin(key, None if off else ident)
+    one = _stored(database, ident).measurement
+    if not off and one.status in (*FAULTS, "illegal"):
+        raise InputError(f"measurement {ident} ended as {one.status}: such a plan is never used and cannot be pinned")
+    database.pin(one.key, None if off else ident)
     return _told(as_json, {"id": ident, "pinned": not off}, f"measurement {ident} {'unpinned' if off else 'pinned'}")
 
 

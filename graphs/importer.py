@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,7 +64,7 @@ class _Importer:
         self.tensors = TensorReader(path.parent)
         exported = {name for node in self.graph.node for name in (*node.input, *node.output)}
         exported |= {i.name for i in (*self.graph.input, *self.graph.initializer)}
-        self.b = ValueBuilder(path.stem, self.opset, reserved=exported)
+        self.b = ValueBuilder(os.fsencode(path.stem).decode("utf-8", "backslashreplace"), self.opset, reserved=exported)
         self.names = Counter(node.name for node in all_nodes(self.graph.node) if node.name)
         self.env: dict[str, str] = {}
         """The tensor that each exported name is."""

@@ -7,6 +7,7 @@ somebody else could have written, is built again and never loaded.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -140,7 +142,7 @@ def _read_record(record: Path, facts: list[str]) -> Compiler | None:
         known = Compiler(
             facts[0], data["version"], facts[3], tuple(data["machine"]), data["vector_math"] is True, data["resolved"]
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     texts = (known.version, known.resolved, *known.machine)
     whole = all(isinstance(text, str) for text in texts) and data.get("facts") == facts
@@ -228,7 +230,7 @@ def _has_vector_math(compiler: Compiler) -> bool:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text(_PROBE)
         command = [compiler.path, *compiler.flags, "-Wl,-z,defs", str(source), "-o", str(library), "-lmvec", "-lm"]
-        if _output(command) is None:
+        if _output(command) is None or not library.exists():
             return False
         return b"_ZGV" in library.read_bytes()
 
@@ -258,9 +260,15 @@ def compile_units(
 
 def prepare_cache(cache: Path) -> None:
     """Makes the folder, for this user alone. Raises OSError when it belongs to somebody else or others may write it."""
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _is_private(cache):
-        raise PermissionError(f"{cache} can be written by others: give another cache folder, or remove it")
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"kernel cache {cache} cannot be made ({error.strerror}): set XDG_CACHE_HOME to a folder of yours"
+        ) from error
+    if cache.is_symlink() or not _is_private(cache):
+        why = "is a link" if cache.is_symlink() else "can be written by others"
+        raise PermissionError(f"kernel cache {cache} {why}: remove it, or name another cache folder by XDG_CACHE_HOME")
 
 
 def _is_private(path: Path) -> bool:
@@ -285,13 +293,13 @@ def _compile(source: str, compiler: Compiler, cache: Path) -> Artifact | BuildFa
         text.write_text(source)
         command = [compiler.path, *compiler.flags, str(text), "-o", str(made), *compiler.libraries]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            code, errors = _run(command)
         except subprocess.TimeoutExpired:
             return BuildFailure("compile", f"the compiler took more than {TIMEOUT_S} s")
         except OSError as error:
             return BuildFailure("compile", f"{compiler.path}: {error.strerror}")
-        if done.returncode:
-            return BuildFailure("compile", _first_error(done.stderr, str(text)))
+        if code or not made.exists():
+            return BuildFailure("compile", _first_error(errors, str(text)))
         made.chmod(0o700)
         made_seal.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
         made_seal.chmod(0o600)
@@ -299,6 +307,31 @@ def _compile(source: str, compiler: Compiler, cache: Path) -> Artifact | BuildFa
         os.replace(made, library)
         os.replace(made_seal, seal)
     return Artifact(library, digest)
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Exit code and standard error. Raises TimeoutExpired when it takes too long; nothing of it goes on then."""
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        try:
+            _, errors = process.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            for child in _children(process.pid):  # a driver's compiler proper would outlive it
+                with contextlib.suppress(OSError):
+                    os.kill(child, signal.SIGKILL)
+            process.kill()
+            raise
+    return process.returncode, errors
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started, where the system tells."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _intact(library: Path, seal: Path) -> bool:

@@ -105,7 +105,7 @@ def _write(db: Database, out: Path, stored: Sequence[Stored], records: Sequence[
             files=[file.name for file in files],
         )
     )
-    (out / PAGE).write_text(page, "utf-8")
+    (out / PAGE).write_text(page, "utf-8", "backslashreplace")
     return Report(out / PAGE, tuple(files), tuple(_line(s) for s in sections) or (_NOTHING,))
 
 

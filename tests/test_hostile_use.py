@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -19,11 +20,15 @@ from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.errors import InputError
 from stitchtune.graphs.ir import Graph
 from stitchtune.graphs.partition import partition
+from stitchtune.kernels import compile as compile_
+from stitchtune.kernels.compile import BuildFailure, Compiler, compile_units, find_compiler, prepare_cache
 from stitchtune.kernels.host import host_target
 from stitchtune.kernels.lower import lower
 from stitchtune.results.database import Database
+from stitchtune.results.records import Measurement, PlanKey
 from stitchtune.results.transfer import export_plans
 from stitchtune.search_space import stitch
+from stitchtune.search_space.plan import Kernel, Phase, Plan
 
 from tests.command_line import CommandLine
 
@@ -112,6 +117,53 @@ def test_nothing_is_left_where_an_export_cannot_go(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
+def script(path: Path, text: str) -> Compiler:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return Compiler(str(path), "fake 1.0", "libc", (), False)
+
+
+def test_a_compiler_that_takes_too_long_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_, "TIMEOUT_S", 1)
+    slow = script(tmp_path / "slow", f"sleep 61 & echo $! > {tmp_path}/child; wait")
+    [built] = compile_units(["int x;"], slow, tmp_path / "kernels")
+    assert isinstance(built, BuildFailure)
+    assert "more than" in built.message
+    child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
+
+
+def test_a_compiler_that_makes_nothing_is_a_failure(tmp_path: Path) -> None:
+    idle = script(tmp_path / "idle", "echo fake 1.0")
+    [built] = compile_units(["int x;"], idle, tmp_path / "kernels")
+    assert isinstance(built, BuildFailure)
+    found = find_compiler(idle.path)
+    assert found is None or not found.vector_math
+
+
+def test_an_unusable_kernel_cache_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    for place, says in (("file", "cannot be made"), ("link", "is a link")):
+        with pytest.raises(OSError, match=f"{says}.*XDG_CACHE_HOME"):
+            prepare_cache(tmp_path / place)
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"bad\xff dir")
+    folder.mkdir()
+    path = elementwise(folder / os.fsdecode(b"s m\xfe.onnx"), [4, 300], ["Tanh", "Exp"])
+    tune_py = CommandLine(tmp_path)
+    options = ("--db", folder / "p.db", "--out", folder / "report", "--json")
+    done = tune_py("tune", path, *options, "--budget", 0, env={"PYTHONIOENCODING": "ascii"})
+    assert done.code == 0, done.err
+    assert done.document["graph"]
+    done = tune_py("run", path, "--check", "--db", folder / "p.db", env={"PYTHONIOENCODING": "ascii"})
+    assert done.code == 1
+    assert "leave out --check" in done.err.splitlines()[-1]
+
+
 def low() -> Graph:
     b = GraphBuilder()
     b.output(b.elementwise("exp", b.input("x", DType.BF16, (3,))))
@@ -192,3 +244,16 @@ def test_options_of_the_api_are_checked_before_a_call(tmp_path: Path) -> None:
         st.compile(tmp_path / "g.onnx", precision="vague")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="float64"):
         st.tune(tmp_path / "g.onnx", dims={"N": 2, "M": 2}, inputs={"x": [[1.0, 2.0]] * 2}, budget=1)  # type: ignore[dict-item]
+
+
+# --- the plan database
+
+
+def test_a_failed_plan_cannot_be_pinned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan((Kernel((Phase(()),)),))
+    key = PlanKey("0" * 32, (4,), (), host_target(), "g++ 12", "g1")
+    db = Database.open(tmp_path / "plans.db")
+    ident = db.record(Measurement(key, plan, "crashed", created=1.0))
+    assert invoke(["plans", "pin", str(ident), "--db", str(tmp_path / "plans.db")]) == 2
+    assert "ended as crashed" in capsys.readouterr().err
+    assert all(choice.pinned is None for choice in db.choices().values())
