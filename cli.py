@@ -73,7 +73,7 @@ def invoke(arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
         return 2
-    except (StitchtuneError, click.ClickException, OSError) as error:
+    except (StitchtuneError, click.ClickException, OSError, MemoryError) as error:
         if "--debug" in arguments:
             raise
         message, code = _told(error)
@@ -96,6 +96,8 @@ def _told(error: Exception) -> tuple[str, int]:
             message, code = error.format_message(), 2
         case GraphError() | InputError():
             message, code = str(error), 2
+        case MemoryError():
+            message, code = f"not enough memory: {error}", 1
         case _:
             message, code = str(error), 1
     return " ".join(message.split()), code

@@ -230,6 +230,18 @@ def test_long_chains_lower_without_deep_recursion() -> None:
         assert lower(part.subgraph, make(part.subgraph, host_target()), host_target(), "strict")
 
 
+def test_inputs_larger_than_the_memory_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> feeds.Feeds:
+        raise MemoryError("Unable to allocate 8.00 GiB")
+
+    monkeypatch.setattr(feeds, "given_or_made", full)
+    path = elementwise(tmp_path / "g.onnx", [4], ["Tanh"])
+    assert invoke(["run", str(path)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "error: not enough memory: Unable to allocate 8.00 GiB"
+
+
 # --- the API
 
 
