@@ -71,7 +71,7 @@ def spaces(target: Target) -> dict[str, Restricted]:
         "column sum": (column_sum(4096, 512), ("axes", "vector", "tile")),
         "transpose and bias": (transpose(8, 120, 200), ("vector", "tile")),
         "softmax of rows": (softmax(2048, 384, 1), ("vector", "keep", "tile", "tasks", "accumulators")),
-        "softmax of columns": (softmax(1000, 768, 0), ("vector", "keep", "tile", "unroll.1", "tasks")),
+        "softmax of columns": (softmax(1000, 768, 0), ("vector", "keep", "tile", "unroll.1", "tasks", "accumulators")),
         "softmax split, two barriers": (softmax(2, 200_000, 1), ("tile", "cut.1")),
         "layer norm": (layer_norm(2048, 768), ("vector", "keep", "tile", "accumulators")),
     }
