@@ -19,7 +19,8 @@ from .primitives import EXPENSIVE, PRIMITIVES
 class Placement:
     """What `place` found.
 
-    depth    library depth of every tensor; of a library operator's outputs, itself counted
+    depth    library depth of every tensor (of a library operator's outputs, itself counted), one more for every
+             MOST_OPERATORS computed at the depth before
     written  tensors that components write, in graph order, by level; the bytes of each are its own
     views    tensors needed as they are that have the bytes of another, which is written or there anyway
     """
@@ -30,17 +31,21 @@ class Placement:
     producers: Mapping[str, Node]
 
 
-MOST_SOURCES = 8
-"""Tensors in memory from which a value may be computed anew at a deeper level."""
+MOST_OPERATORS = 600
+"""Operators computed at one level; those beyond go to the next, so that kernels stay of a size that compiles."""
+
+MOST_SOURCES, MOST_SUNK = 8, 64
+"""Tensors in memory from which, and operators by which, a value may be computed anew at a deeper level."""
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """What computing a tensor anew takes: bytes read of each tensor in memory, and simple instructions per element (at
-    most EXPENSIVE)."""
+    """What computing a tensor anew takes: bytes read of each tensor in memory, simple instructions per element (at most
+    EXPENSIVE), and operators."""
 
     reads: Mapping[str, int]
     cost: int
+    operators: int = 0
 
 
 def place(graph: Graph) -> Placement:
@@ -71,9 +76,14 @@ class _Placer:
         self.graph = graph
         self.producers = graph.producers()
         self.depth: dict[str, int] = dict.fromkeys((*graph.inputs, *graph.constants), 0)
+        computed: dict[int, int] = {}
         for node in graph.nodes:
-            below = max((self.depth[name] for name in node.inputs if name), default=0)
-            self.depth.update((name, below + (node.op == "library")) for name in node.outputs if name)
+            depth = max((self.depth[name] for name in node.inputs if name), default=0) + (node.op == "library")
+            if node.op != "library" and not is_movement(node, graph.types):
+                while computed.get(depth, 0) >= MOST_OPERATORS:
+                    depth += 1
+                computed[depth] = computed.get(depth, 0) + 1
+            self.depth.update((name, depth) for name in node.outputs if name)
         self.views: dict[str, str] = {}
         self.exact: dict[str, None] = {}
         """Computed tensors and movements whose bytes are needed."""
@@ -184,12 +194,13 @@ class _Placer:
                 for source, size in found[operand].reads.items():
                     reads[source] = max(size, reads.get(source, 0))
             cost = sum(found[i].cost for i in node.inputs)
+            operators = sum(found[i].operators for i in node.inputs) + (not moves)
             if moves:
                 reads = {source: min(size, self.graph.types[names[0]].bytes) for source, size in reads.items()}
             else:
                 cost += PRIMITIVES[node.op].cost
-            if len(reads) <= MOST_SOURCES:
-                found[names[0]] = _Recipe(reads, min(cost, EXPENSIVE))
+            if len(reads) <= MOST_SOURCES and operators <= MOST_SUNK:
+                found[names[0]] = _Recipe(reads, min(cost, EXPENSIVE), operators)
         return found
 
     # --- what is written

@@ -62,6 +62,18 @@ def test_random_graphs_give_the_same_in_parts(seed: int, join: bool) -> None:
             np.testing.assert_allclose(found[name].astype(np.float64), wanted, rtol=2e-3 if low else 1e-6, atol=1e-6)
 
 
+def test_a_chain_of_thousands_becomes_components_that_compile() -> None:
+    b = GraphBuilder()
+    x = b.input("x", DType.F32, (3, 5))
+    for _ in range(2000):
+        x = b.elementwise("tanh", x)
+    b.output(x)
+    graph = b.build()
+    part = partition(graph)
+    verify_partition(part)
+    assert [len(c.subgraph.computed) for c in part.components] == [600, 600, 600, 200]
+
+
 def test_one_component_a_depth_when_joined_and_one_a_part_otherwise() -> None:
     b = GraphBuilder()
     x, y = b.input("x", F, (4, 6)), b.input("y", F, (6,))
@@ -139,7 +151,7 @@ def test_long_chains_of_doubling_are_placed_in_no_time() -> None:
     for _ in range(2000):
         y = b.op("add", y, y)
     b.output(b.op("add", library(b, x), y))
-    assert [c.depth for c in verified(b.build()).components] == [1]
+    assert [c.depth for c in verified(b.build()).components] == [0, 1, 2, 3]
 
 
 def test_dead_nodes_are_not_computed() -> None:
