@@ -51,7 +51,7 @@ def draw(sub: Subgraph, turn: int) -> tuple[Plan, tuple[str, ...]]:
     if turn % 23 == 0:
         return base(sub, "heuristic", rng), ("heuristic",)
     # The values that a change needs are listed by the unfused plan for sure.
-    kinds = ("unfused",) if lead in (alias, merge_kernels) else ("searched", "searched", "heuristic", "unfused")
+    kinds = ("unfused",) if lead in (alias, merge_kernels) else (*["searched"] * 4, *["heuristic"] * 3, "unfused")
     kind = rng.choice(kinds)
     plan = base(sub, kind, rng)
     path = [kind]
