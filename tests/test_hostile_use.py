@@ -14,7 +14,7 @@ import stitchtune as st
 from ml_dtypes import bfloat16
 from onnx import TensorProto, helper, save
 from stitchtune import feeds, pipeline
-from stitchtune.cli import invoke
+from stitchtune.cli.main import invoke
 from stitchtune.graphs.builder import GraphBuilder
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.errors import InputError

@@ -13,10 +13,11 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from . import feeds, options, pipeline
-from .graphs.errors import InputError, StitchtuneError
-from .graphs.ir import Graph
-from .settings import parse_one
+from .. import feeds, pipeline
+from ..graphs.errors import InputError, StitchtuneError
+from ..graphs.ir import Graph
+from ..settings import parse_one
+from . import options
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -196,13 +197,13 @@ def source(
     graph: Path, dims: Sequence[str], target: str | None, db: str | None, precision: str, number: int, as_json: bool
 ) -> int:
     """Print the source generated for a subgraph's plan."""
-    from .graphs.describe import describe
-    from .kernels.compile import find_compiler
-    from .kernels.cpp import emit
-    from .kernels.lower import lower
-    from .results.database import Database
-    from .search_space import codec
-    from .search_space.describe import describe as describe_plan
+    from ..graphs.describe import describe
+    from ..kernels.compile import find_compiler
+    from ..kernels.cpp import emit
+    from ..kernels.lower import lower
+    from ..results.database import Database
+    from ..search_space import codec
+    from ..search_space.describe import describe as describe_plan
 
     chosen = options.settings(target, db, precision)
     options.announce(chosen, as_json=True)

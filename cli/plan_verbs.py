@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .graphs.errors import InputError
+from ..graphs.errors import InputError
+from ..results.records import FAULTS, Measurement, plan_id
+from ..results.rows import Stored
+from ..search_space import codec
 from .options import Amount, common, duration, echo, print_json, table
-from .results.records import FAULTS, Measurement, plan_id
-from .results.rows import Stored
-from .search_space import codec
 
 if TYPE_CHECKING:
-    from .results.database import Database
+    from ..results.database import Database
 
 db = click.option("--db", help="Plan database: a path or SQLAlchemy URL.  [default: in the user's data folder]")
 
 
 def _database(place: str | None) -> Database:
-    from .results.database import Database
+    from ..results.database import Database
 
     return Database.open(place)
 
@@ -92,7 +92,7 @@ def show(ident: int, db: str | None, as_json: bool) -> int:
     for name, value in one.facts:
         echo(f"{name:10} {value}")
     if one.plan is not None:
-        from .search_space.describe import describe
+        from ..search_space.describe import describe
 
         echo(describe(one.plan))
     return 0
@@ -106,7 +106,7 @@ def show(ident: int, db: str | None, as_json: bool) -> int:
 @common
 def export_(file: Path, everything: bool, source: str, db: str | None, as_json: bool) -> int:
     """Write plans to a file that another machine can import."""
-    from .results.transfer import export_plans
+    from ..results.transfer import export_plans
 
     count = export_plans(_database(db), file, everything=everything, source=source)
     return _told(as_json, {"file": str(file), "measurements": count}, f"{count} measurements written to {file}")
@@ -118,7 +118,7 @@ def export_(file: Path, everything: bool, source: str, db: str | None, as_json: 
 @common
 def import_(file: Path, db: str | None, as_json: bool) -> int:
     """Take in a file of plans; a better plan measured here stays in use."""
-    from .results.transfer import import_plans
+    from ..results.transfer import import_plans
 
     return _told_import(import_plans(_database(db), file), as_json)
 
@@ -129,7 +129,7 @@ def import_(file: Path, db: str | None, as_json: bool) -> int:
 @common
 def merge(other: str, db: str | None, as_json: bool) -> int:
     """Take in everything of another plan database (a path or URL)."""
-    from .results import transfer
+    from ..results import transfer
 
     source = _database(other)
     if not source.exists():
@@ -144,8 +144,8 @@ def merge(other: str, db: str | None, as_json: bool) -> int:
 @common
 def prune(days: float | None, versions: bool, db: str | None, as_json: bool) -> int:
     """Remove damaged rows, and old ones if asked; plans in use stay."""
-    from .results import transfer
-    from .results.generator import generator_version
+    from ..results import transfer
+    from ..results.generator import generator_version
 
     done = transfer.prune(_database(db), generator=generator_version() if versions else None, days=days)
     line = f"{done.measurements} measurements and {done.damaged} damaged rows removed"

@@ -6,20 +6,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from . import feeds, options
-from .graphs.errors import InputError, VerifyError
-from .graphs.subgraph import Subgraph
-from .graphs.tolerance import expect
-from .graphs.verify_subgraph import verify_subgraph
-from .kernels.build import BuiltPlan, build_plans
-from .results.database import Database
-from .results.rows import Stored
-from .search_space import legality
-from .settings import cache_folder, resolve_target
-from .tuner.device import prepare_device
-from .tuner.measure import Measurer, write_subject
-from .tuner.protocol import Outcome
-from .tuner.reference import Reference
+from .. import feeds
+from ..graphs.errors import InputError, VerifyError
+from ..graphs.subgraph import Subgraph
+from ..graphs.tolerance import expect
+from ..graphs.verify_subgraph import verify_subgraph
+from ..kernels.build import BuiltPlan, build_plans
+from ..results.database import Database
+from ..results.rows import Stored
+from ..search_space import legality
+from ..settings import cache_folder, resolve_target
+from ..tuner.device import prepare_device
+from ..tuner.measure import Measurer, write_subject
+from ..tuner.protocol import Outcome
+from ..tuner.reference import Reference
+from . import options
 
 
 def replay(database: Database, stored: Stored, out: Path | None, as_json: bool) -> int:
@@ -87,7 +88,7 @@ def _tell(stored: Stored, outcome: Outcome, file: Path | None, as_json: bool) ->
 
 def _write(built: BuiltPlan, inputs: list[Any], folder: Path, ident: int) -> Path:
     """One C++ file that runs the plan on one thread, and the inputs beside it as raw bytes."""
-    from .kernels.compile import find_compiler
+    from ..kernels.compile import find_compiler
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, array in enumerate(inputs):

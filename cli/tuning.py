@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import feeds, options, pipeline
+from .. import feeds, pipeline
+from ..settings import LARGEST_TRIALS, Effort, Settings, parse_dims
+from . import options
 from .console import Progress, failures
 from .options import duration
-from .settings import LARGEST_TRIALS, Effort, Settings, parse_dims
 
 if TYPE_CHECKING:
-    from .tuner.events import Part, TuneResult
+    from ..tuner.events import Part, TuneResult
 
 BUDGET = 60.0
 
@@ -186,8 +187,8 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
 @click.option("--out", type=click.Path(path_type=Path), default=Path("out"), show_default=True, metavar="DIR")
 def report(db: str | None, graph: str | None, out: Path, as_json: bool) -> int:
     """Write tables, plots and one self-contained HTML page from the database."""
-    from .results.database import Database
-    from .results.report import write_report
+    from ..results.database import Database
+    from ..results.report import write_report
 
     database = Database.open(db)
     options.echo(f"database {database.name}", as_json)
@@ -202,7 +203,7 @@ def report(db: str | None, graph: str | None, out: Path, as_json: bool) -> int:
 
 
 def _report(chosen: Settings, out: Path, as_json: bool) -> str:
-    from .results.report import write_report
+    from ..results.report import write_report
 
     page = write_report(pipeline.database(chosen), out).page
     options.echo(f"report: {page}", as_json)

@@ -16,8 +16,8 @@ from typing import TextIO
 
 import click
 
-from . import __version__
-from .graphs.errors import GraphError, InputError, StitchtuneError
+from .. import __version__
+from ..graphs.errors import GraphError, InputError, StitchtuneError
 from .options import print_json
 
 VERBS = {

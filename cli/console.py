@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ..tuner.events import Event, Standing
 from .options import duration
-from .tuner.events import Event, Standing
 
 if TYPE_CHECKING:
     from rich.live import Live

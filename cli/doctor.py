@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from . import __version__
+from .. import __version__
 from .options import common, echo, print_json, table
 
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "optuna", "sqlalchemy", "pandas", "matplotlib", "rich", "click")
@@ -60,7 +60,7 @@ def _versions() -> list[Finding]:
 
 
 def _compilers() -> list[Finding]:
-    from .kernels.compile import COMPILERS, find_compiler
+    from ..kernels.compile import COMPILERS, find_compiler
 
     compiler = find_compiler()
     if compiler is None:
@@ -74,7 +74,7 @@ def _compilers() -> list[Finding]:
 
 
 def _devices() -> list[Finding]:
-    from .kernels.host import host_target
+    from ..kernels.host import host_target
 
     cpu = host_target()
     caches = (
@@ -91,8 +91,8 @@ def _devices() -> list[Finding]:
 
 
 def _paths() -> list[Finding]:
-    from .results.engine import default_path
-    from .settings import cache_folder
+    from ..results.engine import default_path
+    from ..settings import cache_folder
 
     return [_path("plan database", default_path()), _path("kernel cache", cache_folder())]
 

@@ -13,15 +13,16 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from . import feeds, options, pipeline
-from .benchmarks.contest import contest
-from .benchmarks.extract import alone, exported
-from .benchmarks.peers import PEERS, missing
-from .benchmarks.task import Entry, Task, ratio
-from .graphs.errors import InputError
+from .. import feeds, pipeline
+from ..benchmarks.contest import contest
+from ..benchmarks.extract import alone, exported
+from ..benchmarks.peers import PEERS, missing
+from ..benchmarks.task import Entry, Task, ratio
+from ..graphs.errors import InputError
+from ..search_space import stitch
+from ..settings import Settings, parse_one
+from . import options
 from .options import duration
-from .search_space import stitch
-from .settings import Settings, parse_one
 
 DEFAULT = ("unfused", "onnxruntime", "xla", "numpy")
 """TorchInductor compiles for half a minute a subgraph, so it is asked for by name."""

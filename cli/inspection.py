@@ -9,19 +9,19 @@ from typing import Any
 
 import click
 
+from ..graphs.digest import structural_digest
+from ..graphs.ir import Graph
+from ..graphs.partition import Component, LibraryStep, Partition
+from ..graphs.subgraph import Subgraph
+from ..kernels.lower import lower
+from ..pipeline import read, without_slots
+from ..search_space import legality, size, stitch
+from ..search_space.describe import schemes
+from ..search_space.plan import Plan
+from ..search_space.space import Space
+from ..search_space.target import Target
+from ..settings import parse_one
 from . import options
-from .graphs.digest import structural_digest
-from .graphs.ir import Graph
-from .graphs.partition import Component, LibraryStep, Partition
-from .graphs.subgraph import Subgraph
-from .kernels.lower import lower
-from .pipeline import read, without_slots
-from .search_space import legality, size, stitch
-from .search_space.describe import schemes
-from .search_space.plan import Plan
-from .search_space.space import Space
-from .search_space.target import Target
-from .settings import parse_one
 
 LEAVES = 150
 SAMPLES = 3

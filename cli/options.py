@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .settings import LARGEST_SEED, OFF, Settings, cache_folder, resolve_target, stitched
+from ..settings import LARGEST_SEED, OFF, Settings, cache_folder, resolve_target, stitched
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,7 +86,7 @@ def settings(target: str | None, db: str | None, precision: str = "strict", jobs
 
 def announce(chosen: Settings, as_json: bool) -> None:
     """The first line of every verb that uses a target and a database."""
-    from .results.database import Database
+    from ..results.database import Database
 
     target = chosen.target
     database = Database.open(chosen.database).name
