@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ("graphs", "search_space", "kernels", "results", "tuner", "benchmarks")
+SHIPPED = ("graphs", "search_space", "kernels", "results", "tuner", "cli", "benchmarks")
 
 
 def settings() -> dict[str, dict[str, list[str]]]:
