@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import math
+import shutil
+import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +26,13 @@ from .graphs.simplify import simplify
 from .graphs.subgraph import Subgraph
 from .graphs.tolerance import check_outputs
 from .kernels.build import build_plans
-from .kernels.compile import BuildFailure, find_compiler
+from .kernels.compile import BuildFailure, find_compiler, prepare_cache
 from .kernels.executor import Executor, compile_graph
 from .kernels.launch import Launcher
 from .kernels.team import build_runtime, shared_team
 from .results.database import Database
 from .results.generator import generator_version
-from .results.lookup import Found, find_all
+from .results.lookup import Found, find_all, remember_check
 from .results.records import PlanKey
 from .search_space import legality, stitch
 from .search_space.adapt import adapt
@@ -68,11 +72,24 @@ def compile_file(path: Path, dims: Mapping[str, int], settings: Settings, *, req
 
     Raises GraphError for the file, MissingPlan when `require_plan` and a plan is not there.
     """
+    settings = with_usable_cache(settings)
     loaded, parted = read(path, dims)
     decisions = decide(parted, settings, database(settings))
     if require_plan:
         _require(decisions)
     return Compiled(loaded, parted, decisions, build(parted, decisions, settings))
+
+
+def with_usable_cache(settings: Settings) -> Settings:
+    """`settings`, with a folder of this process where the kernel cache cannot be used; a warning says why."""
+    try:
+        prepare_cache(settings.cache)
+    except OSError as error:
+        warnings.warn(f"{error}; kernels are compiled for this run only", stacklevel=3)
+        folder = Path(tempfile.mkdtemp(prefix="stitchtune-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return replace(settings, cache=folder)
+    return settings
 
 
 @dataclass(frozen=True)
@@ -198,7 +215,7 @@ def _decision(part: Component, key: PlanKey, found: Found, settings: Settings, d
     sub, plan = part.subgraph, found.plan
     if plan is not None and found.needs_check:
         trouble = try_once(sub, plan, settings)
-        database.record_check(key, plan, not trouble, trouble)
+        remember_check(database, key, plan, not trouble, trouble)
         if trouble:
             plan, found = None, replace(found, plan=None, how="heuristic")
     if plan is None:

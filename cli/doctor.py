@@ -94,7 +94,17 @@ def _paths() -> list[Finding]:
     from ..results.engine import default_path
     from ..settings import cache_folder
 
-    return [_path("plan database", default_path()), _path("kernel cache", cache_folder())]
+    return [_path("plan database", default_path()), _cache(cache_folder())]
+
+
+def _cache(folder: Path) -> Finding:
+    from ..kernels.compile import prepare_cache
+
+    try:
+        prepare_cache(folder)
+    except OSError as error:
+        return Finding("kernel cache", "missing", str(error))
+    return _path("kernel cache", folder)
 
 
 def _path(subject: str, path: Path) -> Finding:

@@ -150,6 +150,15 @@ def test_an_unusable_kernel_cache_says_what_to_do(tmp_path: Path) -> None:
             prepare_cache(tmp_path / place)
 
 
+def test_a_model_runs_without_a_usable_kernel_cache(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    path = elementwise(tmp_path / "g.onnx", [4, 5], ["Tanh"])
+    with pytest.warns(UserWarning, match="for this run only"):
+        model = st.compile(path)
+    x = np.ones((4, 5), np.float32)
+    np.testing.assert_allclose(model({"x": x})["y"], np.tanh(x), rtol=1e-6)
+
+
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"bad\xff dir")
     folder.mkdir()
