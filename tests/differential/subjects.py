@@ -69,9 +69,9 @@ def subjects(number: int) -> Iterator[Subject]:
             sub = normalised(seed) if seed % 3 == 1 else joined(seed)
             yield Subject(f"joined {number}", sub, random_inputs(sub, number, special), coverage(sub))
         case _:
-            recipes = ("crossed", *(("normalise",) if number % 3 else ("concat",)))
+            recipes = (("crossed",), ("normalise",), ("crossed", "concat"))[seed % 3]
             points = 30_000 if seed % 9 == 4 else 4_000
-            sub = random_subgraph(seed, steps=number % 3, points=points, focus=FOCUS, recipes=recipes)
+            sub = random_subgraph(seed, steps=seed % 2, points=points, focus=FOCUS, recipes=recipes)
             yield Subject(f"subgraph {number}", sub, random_inputs(sub, number, special), coverage(sub))
 
 
