@@ -15,7 +15,7 @@ from stitchtune.kernels.compile import find_compiler
 
 from tests.differential.campaign import campaign, lacking, table
 
-PAIRS = 670
+PAIRS = 700
 FLOOR = 10
 GRAPHS = {"reductions over different axes": 100, "non-identity read": 100}
 
