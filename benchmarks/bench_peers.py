@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import bench, feeds, options, pipeline
+from .. import feeds, pipeline
+from ..cli import bench, options
 
 
 def main() -> None:
