@@ -1,14 +1,15 @@
 """A contest: every contestant in a process of its own, taking turns in short bursts with a pause in between.
 
-Each rule was learned by measuring (docs/benchmarks.md): ONNX Runtime's idle threads slow a neighbour in the same
-process two- to fourfold; glibc hands freed memory back unless told otherwise, and page faults then dominate the peers'
-outputs.
+Each rule was learned by measuring (docs/benchmarks.md): ONNX Runtime's idle threads slow a neighbour, in the same
+process or in another, so that contestants are stopped while it is not their turn; glibc hands freed memory back unless
+told otherwise, and page faults then dominate the peers' outputs.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from .peers import missing
 from .task import Entry, Task
 
 PAUSE = 0.01
-"""Seconds between bursts, in which a contestant's spinning threads go to sleep."""
+"""Seconds that a contestant has to itself before its burst."""
 TOLERANCE = 1e-3
 """Relative norm up to which outputs count as the same; a contestant further off is not timed."""
 
@@ -48,8 +49,21 @@ class _Process:
         except (BrokenPipeError, EOFError):
             return f"its process ended with status {self.process.wait()}"
 
+    def burst(self, what: str) -> Any:
+        """The answer to a request for a burst, for which alone the process runs."""
+        self.process.send_signal(signal.SIGCONT)
+        time.sleep(PAUSE)
+        answer = self.ask(what)
+        self.rest()
+        return answer
+
+    def rest(self) -> None:
+        """Stops the process until its next turn: its idle threads would spin on a processor of whoever runs."""
+        self.process.send_signal(signal.SIGSTOP)
+
     def close(self) -> None:
         assert self.process.stdin is not None
+        self.process.send_signal(signal.SIGCONT)
         self.process.stdin.close()
         try:
             self.process.wait(5)
@@ -79,13 +93,13 @@ def contest(tasks: Sequence[Task], bursts: int = 15) -> list[Entry]:
                 continue
             stack.callback(process.close)
             reference = reference or outputs
+            process.rest()
             racing.append(process)
         times: dict[tuple[str, str], list[float]] = {}
         for turn in range(bursts):
             for what in ("kernel", "call"):
                 for process in racing[turn % len(racing) :] + racing[: turn % len(racing)]:
-                    time.sleep(PAUSE)
-                    answer = process.ask(what)
+                    answer = process.burst(what)
                     if isinstance(answer, float):
                         times.setdefault((process.name, what), []).append(answer)
                     else:
