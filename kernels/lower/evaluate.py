@@ -8,6 +8,7 @@ what it reads: a name of this stage, block memory, a buffer, or the expression i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from ...graphs.dtypes import DType
 from ...graphs.primitives import REDUCTIONS
@@ -29,11 +30,11 @@ Env = Mapping[int, Expr]
 """The position along each axis of the value being evaluated."""
 
 
-class Blocks:
-    """Where this group keeps values in block memory: array name and how to address it."""
+class Blocks(Protocol):
+    """Where this group keeps values in block memory."""
 
     def load(self, value: int, positions: Sequence[Expr], nest: Nest) -> tuple[str, Expr]:
-        raise NotImplementedError
+        """The array of `value` and the offset of its element at `positions`."""
 
 
 class Evaluator:
