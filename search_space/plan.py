@@ -35,8 +35,8 @@ class Stage:
 
     values   computed here, ascending. A reduction listed here accumulates here.
     combine  reductions whose partial results, one per task along reduced parallel axes, are combined here in
-             task order; the first stage in plan order that combines a value also stores it where it is an output or
-             read globally.
+             task order; each stage that combines a value stores it too, where it is an output or read globally (all
+             store the same bits).
     order    the loops, outer to inner: every axis that a listed value iterates over (parallel ones run over the tile).
     vector   the axis of the SIMD (or lane) loop, innermost in `order`; -1: none.
     width    elements per lane step that the vector loop handles at once (vector width in elements; 1 when no vector).
