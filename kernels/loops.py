@@ -59,6 +59,8 @@ class Apply:
     plus minus times          index arithmetic, which never overflows
     hidden                    a constant that compilers must not know
     quotient rest             of numbers >= 0 (quotient_u32, rest_u32: below 2**32); floordiv, remainder of any, floored
+    shuffle_xor               (value, mask literal): the value of the lane whose number differs in `mask` (CUDA); all
+                              lanes of the warp get here together
     """
 
     op: str
@@ -87,6 +89,9 @@ class Fold:
 
 
 Expr = Literal | Local | Argument | Apply | Load | Fold
+
+THREAD = Local("thread", DType.I64)
+"""The number of the running thread in its block (CUDA)."""
 
 
 # --- statements
@@ -155,7 +160,37 @@ class Declare:
     size: int
 
 
-Stmt = Let | Assign | Store | Stream | For | If | Declare
+@dataclass(frozen=True, slots=True)
+class LoadPack:
+    """Fill register array `into` with `width` neighbouring elements of `array` from `offset` on, widened, by accesses
+    as wide as the hardware has (CUDA). `offset` is a multiple of `align` elements, and so is the array's base."""
+
+    into: str
+    array: str
+    offset: Expr
+    width: int
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorePack:
+    """Write the first `width` elements of register array `source`, narrowed, to `array` from `offset` on."""
+
+    array: str
+    offset: Expr
+    source: str
+    width: int
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What threads of the scope have stored is visible to one another behind it; all of them get there (CUDA)."""
+
+    scope: OneOf["warp", "block"]
+
+
+Stmt = Let | Assign | Store | Stream | For | If | Declare | LoadPack | StorePack | Sync
 
 
 # --- kernels
@@ -208,6 +243,9 @@ class LoopKernel:
     scratch      arrays of the whole plan, shared by its kernels; their buffers follow the caller's
     block_bytes  private memory of each thread (CPU) or block (GPU), an expression of the arguments
     arguments    how many launch arguments there are: dynamic extents, then slots
+    threads      of a block (CUDA)
+    resident     each block keeps one task of every phase: the grid is exactly the tasks of the largest phase (CUDA)
+    index_bits   what indices are computed in: 32 where no address, loop bound or task number needs more (CUDA)
     """
 
     phases: tuple[PhaseProgram, ...]
@@ -216,6 +254,9 @@ class LoopKernel:
     scratch: tuple[Array, ...]
     block_bytes: Expr
     arguments: int
+    threads: int = 1
+    resident: bool = False
+    index_bits: OneOf[32, 64] = 64
 
 
 def evaluate(expr: Expr, arguments: Sequence[int] = ()) -> int:

@@ -100,10 +100,10 @@ def _group_form(sub: Subgraph, group: Group, target: Target) -> Iterator[Refusal
             yield Refusal("tile", f"tile {tile} of axis a{axis}, whose extent is {sub.extents[axis]}")
     if not 1 <= group.tasks_per_block <= 1 << 16:
         yield Refusal("tasks-per-block", f"{group.tasks_per_block} tasks per block")
-    if target.kind == "cpu" and (group.threads != 1 or group.row_threads != 1):
+    if target.kind == "cpu" and (group.threads != 1 or any(stage.lanes for stage in group.stages)):
         yield Refusal("threads", "a block is one thread on the CPU")
-    elif not 1 <= group.row_threads <= group.threads <= 1024:
-        yield Refusal("threads", f"{group.threads} threads per block, {group.row_threads} per row")
+    elif not 1 <= group.threads <= 1024:
+        yield Refusal("threads", f"{group.threads} threads per block")
 
 
 def _stage_form(sub: Subgraph, at: Location, stage: Stage) -> Iterator[Refusal]:

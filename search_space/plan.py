@@ -14,16 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-PLAN_SCHEMA = 1
+PLAN_SCHEMA = 2
 """Version of the JSON form; a database row with a newer one is a miss."""
 
-Place = Literal["inline", "register", "shuffle", "block", "global", "alias"]
+Place = Literal["inline", "register", "shuffle", "block", "cluster", "global", "alias"]
 """How a value reaches one consumer (the reuse level):
 
 inline    the consumer evaluates the value's expression where it reads it (no reductions)
-register  computed in the consumer's stage, read through the identity, kept in a scalar or vector register
-shuffle   a reduction across the lanes of a vector (a warp), handed back to every lane in the same stage
-block     stored by an earlier stage of the same group in the task's block buffer
+register  computed in the consumer's stage, read through the identity, kept in a scalar or vector register; on CUDA also
+          by an earlier stage of the group whose threads hold the very elements that they read (a register-resident row)
+shuffle   a reduction across lanes (CPU: of a vector; CUDA: of a warp or block), handed back to every lane in the same
+          stage
+block     stored by an earlier stage of the same group in the task's block buffer; on CUDA also by an earlier phase of
+          the kernel, when each block keeps its one task (a row or a part of it on chip across the grid barrier)
+cluster   in the block memory of a neighbouring block (CUDA, sm_90 and later): reserved, no plan may use it yet
 global    stored in device memory by an earlier phase or kernel, or by an earlier stage of the very same task
 alias     the value is stored straight into the consumer's storage (a piece of a concat, a view)
 """
@@ -33,14 +37,19 @@ alias     the value is stored straight into the consumer's storage (a piece of a
 class Stage:
     """Values that share one loop nest inside a task.
 
-    values   computed here, ascending. A reduction listed here accumulates here.
+    values   computed here, ascending. A reduction listed here accumulates here. An input listed here (CUDA) is loaded
+             here, once, for the readers that have an edge from it; readers without one load it from device memory.
     combine  reductions whose partial results, one per task along reduced parallel axes, are combined here in
              task order; each stage that combines a value stores it too, where it is an output or read globally (all
              store the same bits).
     order    the loops, outer to inner: every axis that a listed value iterates over (parallel ones run over the tile).
-    vector   the axis of the SIMD (or lane) loop, innermost in `order`; -1: none.
-    width    elements per lane step that the vector loop handles at once (vector width in elements; 1 when no vector).
+    vector   the axis of the SIMD loop, innermost in `order` on the CPU; on CUDA the axis along which a thread accesses
+             `width` neighbouring elements at once, anywhere in `order`; -1: none.
+    width    elements per step that the vector loop handles at once (vector width in elements; 1 when no vector).
     unroll   (axis, factor) pairs, for loops other than the vector loop.
+    lanes    CUDA: (axis, threads) pairs, how the block's threads share the loops, slowest to fastest varying:
+             neighbouring threads are neighbours along the last one. A loop that is not named is run whole by every
+             thread. Empty on the CPU.
     """
 
     values: tuple[int, ...]
@@ -49,6 +58,7 @@ class Stage:
     vector: int = -1
     width: int = 1
     unroll: tuple[tuple[int, int], ...] = ()
+    lanes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,15 +70,13 @@ class Group:
                     reduction: P = ceil(extent / tile) parts, stored as global partials, combined by a later
                     `Stage.combine`.
     tasks_per_block vertical packing: tasks that a block takes at a time.
-    threads         threads of a block (GPU; 1 on the CPU).
-    row_threads     threads that share one row (GPU: 1 thread, 32 warp, `threads` block per row; 1 on the CPU).
+    threads         threads of a block (CUDA: the same in all groups of a kernel; 1 on the CPU).
     """
 
     parallel: tuple[tuple[int, int], ...]
     stages: tuple[Stage, ...]
     tasks_per_block: int = 1
     threads: int = 1
-    row_threads: int = 1
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,12 @@ class Target:
     lanes        lanes that exchange values without memory (CPU: 1, CUDA: 32)
     block_bytes  block memory per block: the part of L2 a thread may fill on the CPU, shared memory on CUDA
     cache_bytes  last-level cache that all processors share
+
+    Of one CUDA multiprocessor (0 on the CPU):
+
+    resident_threads, resident_blocks   most that may be resident at a time
+    registers                           32-bit registers
+    shared_bytes                        shared memory of all resident blocks together, the system's share included
     """
 
     kind: str
@@ -28,6 +34,10 @@ class Target:
     block_bytes: int
     l1_bytes: int
     cache_bytes: int
+    resident_threads: int = 0
+    resident_blocks: int = 0
+    registers: int = 0
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True)

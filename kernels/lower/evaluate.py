@@ -194,6 +194,8 @@ class Evaluator:
             case "block":
                 array, offset = self.blocks.load(read.value, positions, self.nest)
                 return self.load(array, offset, u.dtype, mask)
+            case "cluster":
+                raise LoweringError("the place `cluster` is reserved")
             case "alias":
                 raise LoweringError(f"value {read.value} is stored in {reader}, which is evaluated elsewhere")
             case "global":

@@ -22,10 +22,13 @@ from ..loops import (
     Let,
     Literal,
     Load,
+    LoadPack,
     Local,
     Stmt,
     Store,
+    StorePack,
     Stream,
+    Sync,
     statements,
 )
 from .integers import add, modulo, number, sub
@@ -146,6 +149,8 @@ def _rename(statement: Stmt, names: Mapping[str, str]) -> Stmt:
             return Store(names.get(array, array), expr(offset), expr(value))
         case Stream(array, offset, source, count):
             return Stream(array, expr(offset), source, expr(count))
+        case LoadPack() | StorePack() | Sync():
+            raise TypeError("loops shared by threads are not jammed")
         case If(condition, body):
             return If(expr(condition), tuple(_rename(s, names) for s in body))
         case Declare(array, dtype, size):
