@@ -14,7 +14,7 @@ import platformdirs
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
-from ..graphs.errors import StitchtuneError
+from ..graphs.errors import InputError, StitchtuneError
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for the others of an SQLite file; each holds it for milliseconds."""
@@ -38,16 +38,23 @@ def default_path() -> Path:
 
 
 def as_url(place: str | Path | None) -> sa.URL:
-    """The URL of a database: None is the default one, a text without "://" a path of an SQLite file."""
+    """The URL of a database: None is the default one, a text without "://" a path of an SQLite file.
+
+    Raises InputError for a URL of no form or database that there is.
+    """
     if place is None or isinstance(place, Path) or "://" not in place:
         path = default_path() if place is None else Path(place).expanduser()
         return sa.URL.create("sqlite", database=str(path.absolute()))
     try:
         url = sa.make_url(place)
-    except sa.exc.ArgumentError:
-        raise DatabaseError("not a database URL; give a file name or a URL such as sqlite:///plans.db") from None
-    # the driver of the extra `postgresql`, not the one that SQLAlchemy would take
-    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+        # the driver of the extra `postgresql`, not the one that SQLAlchemy would take
+        url = url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+        url.get_dialect()
+    except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
+        raise InputError("not a database URL; give a file name or a URL such as sqlite:///plans.db") from None
+    except ModuleNotFoundError:
+        return url  # the driver is missed when it is wanted, by `one_line`
+    return url
 
 
 def shown(url: sa.URL) -> str:

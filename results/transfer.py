@@ -134,11 +134,11 @@ def import_plans(db: Database, path: Path) -> Imported:
             header = _header(file, path)
             origin = _clean(header.source) or _clean(path.name) or "imported"
             for batch in _batches(reader.rows(file)):
-                new, old = _take(db, batch, origin)
+                new, old = _take(db, batch, origin, reader.skipped)
                 added, known = added + new, known + old
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    return Imported(added, known, len(db.in_use_ids() - before), tuple(reader.skipped.most_common()))
+    return Imported(added, known, len(db.in_use_ids() - before), _counted(reader.skipped))
 
 
 def merge(db: Database, other: Database, origin: str = "") -> Imported:
@@ -159,7 +159,7 @@ def merge(db: Database, other: Database, origin: str = "") -> Imported:
         except codec.CodecError as error:
             skipped[error.reason] += 1
     for batch in _batches(passed):
-        new, old = _take(db, batch, label)
+        new, old = _take(db, batch, label, skipped)
         added, known = added + new, known + old
     here = {model.target for model in db.devices()}
     for model in other.devices():
@@ -173,7 +173,7 @@ def merge(db: Database, other: Database, origin: str = "") -> Imported:
     for graph in other.graphs():
         if graph.run not in graphs:
             db.save_graph(graph)
-    return Imported(added, known, len(db.in_use_ids() - before), tuple(skipped.most_common()))
+    return Imported(added, known, len(db.in_use_ids() - before), _counted(skipped))
 
 
 @dataclass(frozen=True)
@@ -203,17 +203,39 @@ def prune(db: Database, *, generator: str | None = None, days: float | None = No
     return Pruned(len(stale), len(damaged))
 
 
-def _take(db: Database, batch: Sequence[Measurement | _Structure], origin: str) -> tuple[int, int]:
+def _take(
+    db: Database, batch: Sequence[Measurement | _Structure], origin: str, skipped: Counter[str]
+) -> tuple[int, int]:
     """Store a batch: the numbers of measurements added and known."""
     for one in batch:
         if isinstance(one, _Structure):
             db.save_structure(one.digest, one.subgraph)
     rows = [replace(one, origin=origin) for one in batch if isinstance(one, Measurement)]
-    distinct = list(dict.fromkeys(rows))
+    known = db.structures({row.key.digest for row in rows})
+    sizes = {(row.key.digest, row.key.extents, row.key.slots) for row in rows}
+    odd = {one for one in sizes if one[0] in known and not _possible(known[one[0]], one[1], one[2])}
+    kept = [row for row in rows if (row.key.digest, row.key.extents, row.key.slots) not in odd]
+    skipped["impossible sizes"] += len(rows) - len(kept)
+    distinct = list(dict.fromkeys(kept))
     fresh = [row for row, old in zip(distinct, db.known(distinct), strict=True) if not old]
     if fresh:
         db.record_all(fresh)
-    return len(fresh), len(rows) - len(fresh)
+    return len(fresh), len(kept) - len(fresh)
+
+
+def _counted(skipped: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple((reason, count) for reason, count in skipped.most_common() if count)
+
+
+def _possible(sub: Subgraph, extents: tuple[int, ...], slots: tuple[int, ...]) -> bool:
+    """False for sizes that a structure cannot have."""
+    if (len(extents), len(slots)) != (len(sub.extents), len(sub.slots)):
+        return False
+    try:
+        verify_subgraph(sub.resized(extents, slots))
+    except VerifyError:
+        return False
+    return True
 
 
 def _batches(rows: Iterable[Measurement | _Structure]) -> Iterator[list[Measurement | _Structure]]:

@@ -85,6 +85,24 @@ def test_a_search_without_meaning_is_refused(options: dict[str, float]) -> None:
         pipeline.Search(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("url", ["://", "abacus://host/db", "postgresql://host:port/db"])
+def test_a_database_url_without_meaning_is_bad_input(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["plans", "list", "--db", url]) == 2
+    assert "not a database URL" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_random_numbers_are_not_compared(tmp_path: Path) -> None:
+    noise = helper.make_node("RandomNormalLike", ["x"], ["n"])
+    nodes = [noise, helper.make_node("Add", ["x", "n"], ["y"]), helper.make_node("Exp", ["x"], ["z"])]
+    info = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 5]) for name in "xyz"}
+    graph = helper.make_graph(nodes, "noisy", [info["x"]], [info["y"], info["z"]])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "g.onnx")
+    done = CommandLine(tmp_path)("run", "g.onnx", "--check", "--json")
+    assert done.code == 0, done.err
+    assert [one["output"] for one in done.document["check"]] == ["z"]
+    assert "not compared, since random numbers reach them: y" in done.err
+
+
 def test_no_verb_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke([]) == 2
     assert "Commands:" in capsys.readouterr().err.splitlines()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.errors import InputError
 from stitchtune.graphs.subgraph import AxisVar, Read, Subgraph, Value
 from stitchtune.results import schema
 from stitchtune.results.database import Database
@@ -96,8 +97,9 @@ def test_names_of_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert odd.exists()
     assert Database.open(f"sqlite:///{tmp_path}/x.db").name == f"{tmp_path}/x.db"
     assert Database.open("postgresql://me:secret@host/db").name == "postgresql+psycopg://me:***@host/db"
-    with pytest.raises(DatabaseError, match="not a database URL"):
-        as_url("://")
+    for odd_url in ("://", "abacus://host/db", "postgresql://host:port/db"):
+        with pytest.raises(InputError, match="not a database URL"):
+            as_url(odd_url)
 
 
 def test_recording_twice_is_one_row(db: Database, measurement: Make) -> None:
@@ -210,7 +212,7 @@ def tamper(db: Database, statement: str, *values: object) -> None:
         "UPDATE plans SET text = '{' WHERE rowid = 1",
         "UPDATE plans SET text = CAST(x'ff00fe' AS TEXT) WHERE rowid = 1",
         "UPDATE plans SET text = 7 WHERE rowid = 1",
-        "UPDATE plans SET text = replace(text, '\"schema\":1', '\"schema\":2') WHERE rowid = 1",
+        "UPDATE plans SET text = replace(text, '\"schema\":2', '\"schema\":9') WHERE rowid = 1",
         "UPDATE measurements SET seconds = 'fast' WHERE id = 1",
         "UPDATE measurements SET seconds = -1.0 WHERE id = 1",
         "UPDATE measurements SET seconds = 9e999 WHERE id = 1",

@@ -129,7 +129,7 @@ def test_predicted_plans_say_so(db: Database, measurement: Make, key: Key) -> No
     [
         "UPDATE plans SET text = '[]'",
         "UPDATE keys SET text = '{}', id = 'x'; UPDATE choices SET key = 'x'",
-        "UPDATE plans SET text = replace(text, '\"schema\":1', '\"schema\":7')",
+        "UPDATE plans SET text = replace(text, '\"schema\":2', '\"schema\":7')",
         "UPDATE plans SET text = zeroblob(10)",
     ],
 )

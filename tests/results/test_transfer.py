@@ -34,7 +34,7 @@ DIGEST = structural_digest(SUB)
 def other(tmp_path: Path, measurement: Make, key: Key, plan: MakePlan) -> Database:
     """Another machine's database: two keys, one searched well."""
     db = Database.open(tmp_path / "other.db")
-    one = key(digest=DIGEST)
+    one = key(digest=DIGEST, extents=SUB.extents)
     db.save_structure(DIGEST, SUB)
     db.record_all(
         [
@@ -55,7 +55,7 @@ def test_what_is_exported_comes_in(db: Database, other: Database, tmp_path: Path
     rows = [s.measurement for s in db.measurements()]
     assert {m.origin for m in rows} == {"lab-3-..-x"}
     assert sorted(m.kind for m in rows) == ["search", "search", "unfused"]
-    found = find(db, key(digest=DIGEST), lambda _wanted, plan, _source: plan)
+    found = find(db, key(digest=DIGEST, extents=SUB.extents), lambda _wanted, plan, _source: plan)
     assert (found.plan, found.how, found.needs_check) == (plan(2), "exact", True)
 
     assert import_plans(db, file) == Imported(known=3)
@@ -65,13 +65,22 @@ def test_what_is_exported_comes_in(db: Database, other: Database, tmp_path: Path
     assert import_plans(db, file) == Imported(added=1, known=3)
 
 
+def test_sizes_that_a_structure_cannot_have_are_passed_over(
+    db: Database, other: Database, tmp_path: Path, measurement: Make, key: Key
+) -> None:
+    for extents in ((4,), (4, 5), (4, 4, 4)):
+        other.record(measurement(key=key(digest=DIGEST, extents=extents)))
+    assert merge(db, other).skipped == (("impossible sizes", 3),)
+    assert {s.measurement.key.extents for s in db.measurements() if s.measurement.key.digest == DIGEST} == {(4, 4)}
+
+
 def test_a_better_local_plan_stays(
     db: Database, other: Database, tmp_path: Path, measurement: Make, key: Key, plan: MakePlan
 ) -> None:
-    local = db.record(measurement(key=key(digest=DIGEST), plan=plan(16), seconds=0.9e-3))
+    local = db.record(measurement(key=key(digest=DIGEST, extents=SUB.extents), plan=plan(16), seconds=0.9e-3))
     export_plans(other, tmp_path / "p")
     assert import_plans(db, tmp_path / "p").used == 1  # the other key's
-    best = db.best(key(digest=DIGEST))
+    best = db.best(key(digest=DIGEST, extents=SUB.extents))
     assert best is not None
     assert best.id == local
 
@@ -99,7 +108,7 @@ def test_hostile_rows_are_counted_by_reason(db: Database, tmp_path: Path, measur
     good = measurement()
     broken = row(good) | {"sum": "0" * 16}
     nan = json.dumps(row(good)).replace("0.001", "1e999")
-    newer = row(good, plan__schema=2)
+    newer = row(good, plan__schema=9)
     renamed = transfer._line("structure", transfer._Structure("ab" * 16, SUB))
     structure = json.loads(transfer._line("structure", transfer._Structure(DIGEST, SUB)))
     structure["data"]["subgraph"]["outputs"] = [7]
