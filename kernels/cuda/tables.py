@@ -1,0 +1,166 @@
+"""How each operation of the loop program is spelled in CUDA C++: one table by operand class, with precedences, so that
+only the parentheses that a reader needs are written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...graphs.dtypes import DType
+from ..cpp_tables import MEMORY as _MEMORY
+from ..cpp_tables import SCALAR as _SCALAR
+from ..loops import Literal
+
+SCALAR = {**_SCALAR, DType.I32: "int", DType.U32: "unsigned"}
+"""Types of values in registers (f16 and bf16 are float there)."""
+
+MEMORY = {**_MEMORY, DType.I32: "int", DType.U32: "unsigned"}
+"""Types of array elements."""
+
+PRIMARY, UNARY, PRODUCT, SUM, RELATION, EQUALITY, BITS, AND, OR, CHOICE = 16, 15, 13, 12, 10, 9, 8, 5, 4, 3
+"""How tightly the outermost operator of a text binds, as in C++; bit operators count as one level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An expression as text, with how tightly its outermost operator binds."""
+
+    text: str
+    binds: int = PRIMARY
+
+    def within(self, level: int) -> str:
+        """The text as an operand that must bind at least as tightly as `level`."""
+        return self.text if self.binds >= level else f"({self.text})"
+
+
+_INFIX_ANY = {
+    "eq": ("==", EQUALITY),
+    "ne": ("!=", EQUALITY),
+    "lt": ("<", RELATION),
+    "le": ("<=", RELATION),
+    "gt": (">", RELATION),
+    "ge": (">=", RELATION),
+}
+_INFIX = {
+    "float": {"add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "div": ("/", PRODUCT)},
+    "integer": {
+        # index arithmetic never overflows, so it is spelled plainly
+        "plus": ("+", SUM),
+        "minus": ("-", SUM),
+        "times": ("*", PRODUCT),
+        "quotient": ("/", PRODUCT),
+        "rest": ("%", PRODUCT),
+    },
+    "bool": {"and": ("&&", AND), "or": ("||", OR), "xor": ("!=", EQUALITY)},
+}
+
+_CALL_ANY = {
+    **{name: f"st_{name[:3]}<{{T}}>({{0}}, {{1}})" for name in ("max", "min", "maximum", "minimum")},
+    **{
+        f"before_{op}_{end}": f"st_before_{op}_{end}<{{O}}>({{0}}, {{1}}, {{2}}, {{3}})"
+        for op in ("argmax", "argmin")
+        for end in ("first", "last")
+    },
+    "shuffle_xor": "st_shuffle_xor({0}, {1})",
+}
+_FUNCTIONS = (
+    "floor ceil trunc sqrt exp log log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
+)
+_CALL = {
+    "float": {
+        "sign": "st_sign({0})",
+        "mod": "st_mod({0}, {1})",
+        "fmod": "st_fmod({0}, {1})",
+        "abs": "fabs{s}({0})",
+        "round": "rint{s}({0})",
+        "isnan": "st_isnan({0})",
+        "isinf": "st_isinf({0})",
+        "sum_error": "st_sum_error({0}, {1})",
+        "round_f16": "st_round_f16({0})",
+        "round_bf16": "st_round_bf16({0})",
+        "pow": "pow{s}({0}, {1})",
+        **{name: f"{name}{{s}}({{0}})" for name in _FUNCTIONS},
+    },
+    "integer": {
+        **{name: f"st_{name}<{{T}}>({{0}}, {{1}})" for name in "add sub mul div mod fmod pow shl shr".split()},
+        **{name: f"st_{name}<{{T}}>({{0}})" for name in ("neg", "abs", "sign")},
+        "bitnot": "{T}(~({0}))",
+        "bitand": "{T}(({0}) & ({1}))",
+        "bitor": "{T}(({0}) | ({1}))",
+        "bitxor": "{T}(({0}) ^ ({1}))",
+        "quotient_u32": "{T}(uint32_t({0}) / uint32_t({1}))",
+        "rest_u32": "{T}(uint32_t({0}) % uint32_t({1}))",
+        "floordiv": "st_floordiv<{T}>({0}, {1})",
+        "remainder": "st_remainder<{T}>({0}, {1})",
+    },
+    "bool": {},
+}
+
+
+def spell(op: str, result: DType, operand: DType, texts: list[Text]) -> Text:
+    """CUDA C++ for `op` on operands of one class (that of `operand`). Raises KeyError when the table has no such entry."""
+    kind = "float" if operand.is_float else "bool" if operand is DType.BOOL else "integer"
+    infix = _INFIX[kind].get(op) or _INFIX_ANY.get(op)
+    if infix is not None:
+        symbol, level = infix
+        left, right = texts
+        return Text(f"{left.within(level)} {symbol} {right.within(level + 1)}", level)
+    if op == "select":
+        condition, yes, no = texts
+        return Text(f"{condition.within(CHOICE + 1)} ? {yes.within(CHOICE + 1)} : {no.within(CHOICE + 1)}", CHOICE)
+    if op == "cast":
+        return _cast(operand, result, texts[0])
+    if op == "neg" and kind == "float":
+        return Text(f"-{texts[0].within(PRIMARY)}", UNARY)
+    if op == "not":
+        return Text(f"!{texts[0].within(PRIMARY)}", UNARY)
+    if op == "recip":
+        return Text(f"{literal(Literal(1.0, result)).text} / {texts[0].within(PRODUCT + 1)}", PRODUCT)
+    form = _CALL[kind].get(op) or _CALL_ANY[op]
+    suffix = "f" if operand is DType.F32 else ""
+    return Text(form.format(*(t.text for t in texts), T=SCALAR[result], O=SCALAR[operand], s=suffix))
+
+
+def _cast(operand: DType, result: DType, value: Text) -> Text:
+    if result is DType.BOOL:
+        return value if operand is DType.BOOL else Text(f"{value.within(EQUALITY + 1)} != 0", EQUALITY)
+    if operand.is_float and result.is_integer and result.size < 4:
+        return Text(f"{SCALAR[result]}(int({value.text}))")
+    return value if result is operand else Text(f"{SCALAR[result]}({value.text})")
+
+
+def literal(value: Literal) -> Text:
+    """A constant, exactly."""
+    number, dtype = value.value, value.dtype
+    if dtype is DType.BOOL:
+        return Text("true" if number else "false")
+    if dtype.is_float:
+        return _float(float(number), dtype)
+    signed = UNARY if number < 0 else PRIMARY
+    if dtype is DType.I32 and number == -(2**31):
+        return Text("-0x7fffffff - 1", SUM)
+    if dtype is DType.I64 and number == -(2**63):
+        return Text("-0x7fffffffffffffffll - 1", SUM)
+    if dtype is DType.I32 or (dtype is DType.I64 and -(2**31) < number < 2**31):
+        return Text(f"{number}", signed)
+    if dtype is DType.I64:
+        return Text(f"{number}ll", signed)
+    if dtype in (DType.U32, DType.U64):
+        return Text(f"{number}u" if dtype is DType.U32 else f"{number}ull")
+    return Text(f"{SCALAR[dtype]}({number})")
+
+
+def _float(number: float, dtype: DType) -> Text:
+    if math.isnan(number):
+        return Text("ST_NAN")
+    if math.isinf(number):
+        return Text("ST_INFINITY" if number > 0 else "-ST_INFINITY", PRIMARY if number > 0 else UNARY)
+    text = repr(number)
+    if dtype is DType.F32:
+        # the shortest decimal of the float, unless reading it as a double and rounding that is another float
+        short = str(np.float32(number))
+        text = short if float(np.float32(float(short))) == number else number.hex()
+        text += "f"
+    return Text(text, UNARY if text.startswith("-") else PRIMARY)
