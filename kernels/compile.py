@@ -135,7 +135,7 @@ def _facts(path: str) -> list[str]:
 
 def _read_record(record: Path, facts: list[str]) -> Compiler | None:
     """The compiler that a record of this user describes; None unless it is about `facts` and holds nothing odd."""
-    if not (_is_private(record.parent) and _is_private(record)):
+    if not (is_private(record.parent) and is_private(record)):
         return None
     try:
         data = json.loads(record.read_text())
@@ -266,12 +266,12 @@ def prepare_cache(cache: Path) -> None:
         raise OSError(
             f"kernel cache {cache} cannot be made ({error.strerror}): set XDG_CACHE_HOME to a folder of yours"
         ) from error
-    if cache.is_symlink() or not _is_private(cache):
+    if cache.is_symlink() or not is_private(cache):
         why = "is a link" if cache.is_symlink() else "can be written by others"
         raise PermissionError(f"kernel cache {cache} {why}: remove it, or name another cache folder by XDG_CACHE_HOME")
 
 
-def _is_private(path: Path) -> bool:
+def is_private(path: Path) -> bool:
     """True for a real file or folder of this user that nobody else may write."""
     try:
         facts = path.lstat()
@@ -335,7 +335,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _intact(library: Path, seal: Path) -> bool:
-    if not (_is_private(library) and _is_private(seal)):
+    if not (is_private(library) and is_private(seal)):
         return False
     try:
         return seal.read_text() == hashlib.sha256(library.read_bytes()).hexdigest()
