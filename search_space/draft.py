@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +16,15 @@ from .target import Target
 
 @dataclass
 class StageDraft:
-    """One loop nest: its members in order, what it combines, its loops."""
+    """One loop nest: its members in order, what it combines, its loops; on CUDA what it loads and its threads."""
 
     members: list[int]
     order: tuple[int, ...]
     vector: int
     combine: list[int] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    width: int = 1
+    lanes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -31,6 +35,7 @@ class GroupDraft:
              to combine that dominant's partial results
     partial  members whose reduction runs over a parallel axis: every task leaves a partial result
     combine  reductions of earlier phases that this group's tasks combine before they use them
+    row      threads that share one row (CUDA)
     """
 
     label: str
@@ -41,6 +46,16 @@ class GroupDraft:
     combine: list[int] = field(default_factory=list)
     stages: list[StageDraft] = field(default_factory=list)
     tiles: dict[int, int] = field(default_factory=dict)
+    threads: int = 1
+    row: int = 1
+    tasks_per_block: int = 1
+
+    def trip(self, sub: Subgraph, axis: int) -> int:
+        """Positions along an axis that a task covers, at least 1."""
+        return max(1, min(self.tiles.get(axis, sub.extents[axis]), sub.extents[axis]))
+
+    def tasks(self, sub: Subgraph) -> int:
+        return math.prod(-(-sub.extents[a] // self.tiles[a]) for a in self.parallel)
 
     def stage_of(self, value: int) -> int:
         """The stage that lists `value`; -1 when none does."""
@@ -83,6 +98,10 @@ class Context:
 
     def __post_init__(self) -> None:
         self._extra_before = self.extra
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.target.kind == "cuda"
 
     @cached_property
     def anchors(self) -> tuple[int, ...]:

@@ -43,6 +43,8 @@ def _place(context: Context, group: GroupDraft, stage: int, value: int, reader: 
         return "global"
     if home != stage:
         return "block"
+    if context.is_cuda:
+        return "register"  # or a shuffle: known once threads are mapped
     reduced = context.sub.values[value].reduce
     return "shuffle" if group.stages[stage].vector in reduced else "register"
 

@@ -68,7 +68,7 @@ def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
         if len(set(stage.order)) != len(stage.order) or any(a not in axes for a in stage.order):
             yield Refusal("loop-order", f"stage {at} has an unknown or repeated axis in its loop order")
             return
-        yield from _stage_form(sub, at, stage)
+        yield from _stage_form(sub, at, stage, target)
         yield from _lanes(sub, plan, at, stage)
     for edge in plan.edges:
         if edge.value not in computed or edge.consumer not in computed:
@@ -106,7 +106,7 @@ def _group_form(sub: Subgraph, group: Group, target: Target) -> Iterator[Refusal
         yield Refusal("threads", f"{group.threads} threads per block")
 
 
-def _stage_form(sub: Subgraph, at: Location, stage: Stage) -> Iterator[Refusal]:
+def _stage_form(sub: Subgraph, at: Location, stage: Stage, target: Target) -> Iterator[Refusal]:
     order = set(stage.order)
     needed: set[int] = set()
     for value in stage.values:
@@ -118,7 +118,10 @@ def _stage_form(sub: Subgraph, at: Location, stage: Stage) -> Iterator[Refusal]:
     if needed != order:
         yield Refusal("loop-order", f"stage {at} loops over {sorted(order)}, its values over {sorted(needed)}")
         return
-    if stage.vector != -1 and (not stage.order or stage.order[-1] != stage.vector):
+    if target.kind == "cuda":
+        if stage.vector != -1 and stage.vector not in stage.order:
+            yield Refusal("vector", f"the vector axis of stage {at} is none of its loops")
+    elif stage.vector != -1 and (not stage.order or stage.order[-1] != stage.vector):
         yield Refusal("vector", f"the vector axis of stage {at} is not its innermost loop")
     if not 1 <= stage.width <= MAX_WIDTH:
         yield Refusal("vector", f"vector width {stage.width} of stage {at}")

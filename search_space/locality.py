@@ -95,8 +95,11 @@ def _register_problem(
         return Refusal("register-map", f"{name}: not read through the identity")
     if place == "shuffle" and not value.reduce:
         return Refusal("shuffle", f"{name}: no reduction")
-    if value.reduce and (place == "shuffle") != (stage.vector in value.reduce):
-        return Refusal("shuffle", f"{name}: a shuffle is a reduction across the lanes of the vector loop")
+    across = {stage.vector}
+    if listing.group(at).threads > 1:
+        across = {axis for axis, lanes in stage.lanes if lanes > 1}
+    if value.reduce and (place == "shuffle") != (not across.isdisjoint(value.reduce)):
+        return Refusal("shuffle", f"{name}: a shuffle is a reduction across lanes: of the vector loop, or threads")
     if final is None:
         return None
     outer = set(stage.order[:final])

@@ -25,12 +25,12 @@ TILES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 def choose_tiles(context: Context, group: GroupDraft, ask: Ask) -> None:
     """Sets `group.tiles`: one tile per parallel axis, at least 1 and at most the extent."""
     sub = context.sub
-    domain = _largest_domain(context, group)
+    domain = largest_domain(context, group)
     serial = context.extent(a for a in domain if a not in group.parallel)
     inner = _innermost_first(context, group)
     points = TASK_POINTS if len(group.stages) == 1 else STAGED_POINTS
     budget = max(1, points // max(1, serial))
-    reduced = _reduced(context, group)
+    reduced = split_axes(context, group)
     vectors = {s.vector for s in group.stages}
     crossed = _crossed(context, group)
     tiles: dict[int, int] = {}
@@ -76,13 +76,13 @@ def _tile(extent: int, wanted: int) -> int:
     return max((t for t in TILES if t <= wanted), default=1)
 
 
-def _largest_domain(context: Context, group: GroupDraft) -> tuple[int, ...]:
+def largest_domain(context: Context, group: GroupDraft) -> tuple[int, ...]:
     domains = [context.sub.values[v].domain for v in group.members]
     domains += [context.sub.values[v].axes for v in group.combine]
     return max(domains, key=context.extent, default=())
 
 
-def _reduced(context: Context, group: GroupDraft) -> frozenset[int]:
+def split_axes(context: Context, group: GroupDraft) -> frozenset[int]:
     """Parallel axes over which a member's reduction is split."""
     found: set[int] = set()
     for member in group.partial:
@@ -123,7 +123,7 @@ def _spread(
             total *= -(-max(1, context.sub.extents[axis]) // tile)
         return total
 
-    work = context.extent(_largest_domain(context, group))
+    work = context.extent(largest_domain(context, group))
     while tasks() < wanted and work // max(1, tasks()) > TASK_POINTS // 4:
         axis = next((a for a in reversed(inner) if tiles[a] > 1 and a not in fixed), None)
         if axis is None:

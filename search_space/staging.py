@@ -100,7 +100,7 @@ def _accepts(context: Context, group: GroupDraft, stage: StageDraft, member: int
     sub = context.sub
     domain = set(sub.values[member].domain)
     if domain == set(stage.order):
-        return True
+        return not context.is_cuda or accumulates(context, stage.order, member)
     if not domain < set(stage.order) or sub.values[member].reduce:
         return False
     return any(
@@ -109,32 +109,51 @@ def _accepts(context: Context, group: GroupDraft, stage: StageDraft, member: int
     )
 
 
+def accumulates(context: Context, order: tuple[int, ...], member: int) -> bool:
+    """True when the loops of a CUDA stage run a reduction's reduced axes inside its own ones."""
+    value = context.sub.values[member]
+    last = max((order.index(a) for a in value.axes), default=-1)
+    return all(order.index(a) > last for a in value.reduce)
+
+
 def loops(context: Context, group: GroupDraft, member: int, ask: Ask) -> tuple[tuple[int, ...], int]:
     """The loop order of a nest over `member`'s domain, and its vector axis (-1: none).
 
     Axes are ordered as the largest tensor touched stores them, so that the innermost loop runs along memory; the vector
-    axis is the one along which the most bytes are contiguous.
+    axis is the one along which the most bytes are contiguous. On CUDA threads make any order coalesced; there a
+    reduction's own axes stand outside, so that a thread needs one accumulator.
     """
     sub = context.sub
     domain = sub.values[member].domain
     if not domain:
         return (), -1
     contiguous = dict.fromkeys(domain, 0)
-    position: dict[int, tuple[int, float]] = {}
     for indices, elements, size, stored in touched(context, group, member):
         count = len(indices)
         for k, index in enumerate(indices):
             for axis in moving(index):
-                weight = elements * size
-                contiguous[axis] += (1 if k == count - 1 else -1) * weight * (STORE_WEIGHT if stored else 1)
-                if weight > position.get(axis, (0, 0.0))[0]:
-                    position[axis] = (weight, k / count)
+                weight = elements * size * (STORE_WEIGHT if stored else 1)
+                contiguous[axis] += (1 if k == count - 1 else -1) * weight
     eligible = [a for a in domain if sub.extents[a] >= MIN_VECTOR] or list(domain)
     best = max(eligible, key=lambda a: (contiguous[a], domain.index(a)))
     choices = tuple(sorted(eligible)) if len(eligible) <= 6 else (best,)
     vector = int(ask(Knob(f"vector.{member}", choices, best)))
-    rank = {a: (position.get(a, (0, 0.0))[1], domain.index(a)) for a in domain}
-    return (*sorted((a for a in domain if a != vector), key=rank.__getitem__), vector), vector
+    stored_as = storage_order(context, group, member)
+    if context.is_cuda:
+        return tuple(sorted(stored_as, key=lambda a: a in sub.values[member].reduce)), vector
+    return (*(a for a in stored_as if a != vector), vector), vector
+
+
+def storage_order(context: Context, group: GroupDraft, member: int) -> tuple[int, ...]:
+    """The axes of `member`'s domain, outer to inner as the largest tensor that has them stores them."""
+    domain = context.sub.values[member].domain
+    position: dict[int, tuple[int, float]] = {}
+    for indices, elements, size, _ in touched(context, group, member):
+        for k, index in enumerate(indices):
+            for axis in moving(index):
+                if elements * size > position.get(axis, (0, 0.0))[0]:
+                    position[axis] = (elements * size, k / len(indices))
+    return tuple(sorted(domain, key=lambda a: (position.get(a, (0, 0.0))[1], domain.index(a))))
 
 
 def touched(context: Context, group: GroupDraft, member: int) -> list[tuple[tuple[object, ...], int, int, bool]]:

@@ -16,9 +16,11 @@ from .dominants import live
 from .draft import Context, GroupDraft, StageDraft
 from .edges import Conflict, places
 from .grouping import place
+from .keeping import groups_of, keep_shared
 from .knobs import Ask, Knob, Recorder, default
 from .plan import Edge, Group, Kernel, Phase, Plan, Reduction, Stage
-from .staging import form_stages, keep_candidates
+from .staging import form_stages
+from .stitch_cuda import build_cuda, unfused_cuda
 from .target import Target
 
 SERIAL_WORK = 30_000
@@ -32,8 +34,10 @@ def heuristic(sub: Subgraph, target: Target) -> Plan:
 
 def build(sub: Subgraph, target: Target, ask: Ask) -> Plan:
     """The plan that the answers of `ask` describe. Total: every combination of answers gives a plan."""
-    answers = Recorder(ask)
     context = Context(sub, target)
+    if context.is_cuda:
+        return build_cuda(context, ask)
+    answers = Recorder(ask)
     for _ in range(4 * len(sub.values) + 4):
         phases = _draft(context, answers)
         try:
@@ -48,51 +52,12 @@ def build(sub: Subgraph, target: Target, ask: Ask) -> Plan:
 
 def _draft(context: Context, ask: Ask) -> list[list[GroupDraft]]:
     phases = place(context, ask)
-    for group in _groups(phases):
+    for group in groups_of(phases):
         form_stages(context, group, ask)
-        _keep_shared(context, group, phases, ask)
-    for group in _groups(phases):
+        keep_shared(context, group, phases, ask)
+    for group in groups_of(phases):
         mapping.choose_tiles(context, group, ask)
     return phases
-
-
-def _groups(phases: list[list[GroupDraft]]) -> Iterator[GroupDraft]:
-    for phase in phases:
-        yield from phase
-
-
-def _keep_shared(context: Context, group: GroupDraft, phases: list[list[GroupDraft]], ask: Ask) -> None:
-    """Keeps intermediates that several stages would recompute, where the answers say so."""
-    refused: set[int] = set()
-    while True:
-        open_candidates = [(v, pays) for v, pays in keep_candidates(context, group) if v not in refused]
-        if not open_candidates:
-            return
-        value, pays = open_candidates[0]
-        fits = _kept_bytes(context, group, value) <= context.target.block_bytes // 2
-        answer = ask(Knob(f"keep.{value}", ("inline", "block"), "block" if pays and fits else "inline"))
-        if answer == "inline" or not fits or not _only_here(context, group, phases, value):
-            refused.add(value)
-            continue
-        context.kept[value] = group.label
-        form_stages(context, group, ask)
-
-
-def _kept_bytes(context: Context, group: GroupDraft, value: int) -> int:
-    """Least block memory of a kept value: tiles of one."""
-    serial = (a for a in context.sub.values[value].axes if a not in group.parallel)
-    return context.extent(serial) * context.sub.values[value].dtype.size
-
-
-def _only_here(context: Context, group: GroupDraft, phases: list[list[GroupDraft]], value: int) -> bool:
-    """True when no other group evaluates `value` or anything that reads it."""
-    for other in _groups(phases):
-        if other is group:
-            continue
-        for member in other.members:
-            if any(a.value == value for a in context.accesses(member)):
-                return False
-    return True
 
 
 def block_buffers(sub: Subgraph, group: GroupDraft, edges: tuple[Edge, ...]) -> dict[int, int]:
@@ -111,10 +76,10 @@ def block_buffers(sub: Subgraph, group: GroupDraft, edges: tuple[Edge, ...]) -> 
 def _fit_block_memory(context: Context, phases: list[list[GroupDraft]], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
     """Shrinks tiles, then demotes the largest buffers to global memory, until every group fits."""
     sub = context.sub
-    for group in _groups(phases):
+    for group in groups_of(phases):
         while sum(block_buffers(sub, group, edges).values()) > context.target.block_bytes:
             axis = max(group.parallel, key=lambda a: group.tiles[a], default=None)
-            if axis is not None and group.tiles[axis] > 1 and axis not in _split_axes(context, group):
+            if axis is not None and group.tiles[axis] > 1 and axis not in mapping.split_axes(context, group):
                 group.tiles[axis] //= 2
                 continue
             sizes = block_buffers(sub, group, edges)
@@ -126,10 +91,6 @@ def _fit_block_memory(context: Context, phases: list[list[GroupDraft]], edges: t
                 Edge(e.value, e.consumer, "global") if e.value == largest and e.place == "block" else e for e in edges
             )
     return edges
-
-
-def _split_axes(context: Context, group: GroupDraft) -> frozenset[int]:
-    return frozenset(a for m in group.partial for a in context.sub.values[m].reduce)
 
 
 def _freeze(context: Context, phases: list[list[GroupDraft]], edges: tuple[Edge, ...], ask: Ask) -> Plan:
@@ -256,6 +217,8 @@ def _team(context: Context, number: int, phases: list[Phase], ask: Ask) -> bool:
 def unfused(sub: Subgraph, target: Target) -> Plan:
     """One kernel for each computed value, every value through global memory: what a graph runtime does per operator."""
     context = Context(sub, target, recompute=False, extra=frozenset(_live_computed(sub)))
+    if context.is_cuda:
+        return unfused_cuda(context)
     kernels: list[Kernel] = []
     edges: list[Edge] = []
     reductions: list[Reduction] = []
@@ -284,7 +247,7 @@ def _alone(context: Context, value: int) -> Kernel:
     if few and reduced:
         group.partial.add(value)
         phases.append([GroupDraft(f"{value}c", 1, own, [], combine=[value])])
-    for draft in _groups(phases):
+    for draft in groups_of(phases):
         form_stages(context, draft, default)
         mapping.choose_tiles(context, draft, default)
     frozen = [Phase(tuple(_group(context, g, default) for g in phase)) for phase in phases]

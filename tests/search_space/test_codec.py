@@ -26,7 +26,7 @@ from stitchtune.graphs.subgraph import (
     Value,
 )
 from stitchtune.search_space import codec
-from stitchtune.search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
+from stitchtune.search_space.plan import PLAN_SCHEMA, Edge, Group, Kernel, Phase, Plan, Stage
 from stitchtune.search_space.target import DeviceModel, Target
 
 numbers = st.integers(0, 2**40)
@@ -128,9 +128,10 @@ def test_target_and_device() -> None:
 
 def test_schema_versions() -> None:
     data = codec.to_json(Plan(()))
-    assert data == {"schema": 1, "kernels": []}
-    with pytest.raises(codec.NewerSchema, match="schema 2 is newer"):
-        codec.from_json(Plan, {"schema": 2, "kernels": [], "unheard": 1})
+    assert data == {"schema": PLAN_SCHEMA, "kernels": []}
+    assert codec.from_json(Plan, {"schema": 1, "kernels": []}) == Plan(()), "what older versions wrote is read"
+    with pytest.raises(codec.NewerSchema, match=f"schema {PLAN_SCHEMA + 1} is newer"):
+        codec.from_json(Plan, {"schema": PLAN_SCHEMA + 1, "kernels": [], "unheard": 1})
     with pytest.raises(codec.CodecError, match="schema"):
         codec.from_json(Plan, {"kernels": []})
 
