@@ -1,0 +1,165 @@
+"""What runs CUDA kernels: a device through CuPy, or the emulator on the CPU, behind one protocol.
+
+Memory is named by addresses, streams by their handles (`cudaStream_t`; 0 is the default stream): the callers keep
+arrays of any library, and nothing here wraps them. Everything that takes a stream only queues work there, unless it
+says that it waits. An implementation may be used by several threads at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...graphs.errors import StitchtuneError
+from ...graphs.subgraph import Subgraph
+from ...search_space.plan import Plan
+from ...search_space.target import Target
+from ..compile import BuildFailure
+from .built import BuiltCuda
+
+ALIGNMENT = 256
+"""Bytes that the start of device memory is a multiple of, as cudaMalloc gives it."""
+
+Trouble = Literal[
+    "refused", "out-of-bounds", "misaligned", "hung", "trapped", "race", "uninitialised", "divergence", "failed"
+]
+"""What went wrong on a device. refused: the launch did not start (too many blocks, too much shared memory)."""
+
+
+class NoDevice(StitchtuneError):
+    """There is no such device here. Exit code 1."""
+
+
+class LaunchError(StitchtuneError):
+    """A kernel did not run to its end. `sticky`: the process can use the device no more."""
+
+    def __init__(self, message: str, trouble: Trouble = "failed", sticky: bool = False) -> None:
+        super().__init__(message)
+        self.trouble: Trouble = trouble
+        self.sticky = sticky
+
+
+@dataclass(frozen=True)
+class Span:
+    """`bytes` of memory from `address` on."""
+
+    address: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Where the elements of an array lie: the first one, and the bytes from one to the next along each dimension."""
+
+    address: int
+    strides: tuple[int, ...]
+
+
+class Memory(Protocol):
+    """Device memory of our own, 256-byte aligned and uninitialised; it is freed when nobody holds the object."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+Kernel = Any
+"""A loaded kernel; stays loaded while its device lives."""
+Call = Any
+"""A kernel with all its parameters in place."""
+Graph = Any
+"""Calls recorded to be queued at once."""
+Event = Any
+"""A point in a stream."""
+
+
+class Device(Protocol):
+    """A CUDA device or its emulation."""
+
+    @property
+    def target(self) -> Target:
+        """The facts of the device; the name is that of its profile where there is one."""
+
+    @property
+    def index(self) -> int:
+        """Its number in this process."""
+
+    def build(
+        self,
+        items: Sequence[tuple[Subgraph, Plan]],
+        *,
+        precision: str,
+        cache: Path,
+        jobs: int = 2,
+        per_unit: int = 1,
+        aligned: bool = True,
+    ) -> list[BuiltCuda | BuildFailure]:
+        """Plans as kernels for this device, in the order given."""
+
+    def allocate(self, size: int) -> Memory:
+        """Memory that must not be dropped while queued work uses it. Raises MemoryError."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: int) -> Any:
+        """A fresh array of the device's own array library, uninitialised, for use on `stream`. Raises MemoryError."""
+
+    def upload(self, address: int, data: NDArray[Any], stream: int) -> None:
+        """Copies a C-contiguous array to the device; `data` may change as soon as this returns."""
+
+    def download(self, data: NDArray[Any], address: int, stream: int) -> None:
+        """Copies to a C-contiguous array, and waits for it. Raises LaunchError for a kernel that failed before."""
+
+    def copy(self, to: int, source: int, size: int, stream: int) -> None:
+        """Copies `size` bytes within the device."""
+
+    def copy_elements(self, to: Elements, source: Elements, shape: tuple[int, ...], item: int, stream: int) -> None:
+        """Copies elements of `item` bytes within the device, between arrays of one shape and any strides."""
+
+    def fill(self, address: int, byte: int, size: int, stream: int) -> None:
+        """Sets `size` bytes."""
+
+    def load(self, built: BuiltCuda) -> tuple[Kernel, ...]:
+        """The kernels of a plan, one per launch, loaded once per image. Raises LaunchError when the device cannot."""
+
+    def prepare(self, kernel: Kernel, buffers: Sequence[Span], arguments: Sequence[int], barrier: int) -> Call:
+        """Parameters by the positions that the kernel's Launch names; `barrier` is the address of its word."""
+
+    def launch(self, call: Call, stream: int) -> None:
+        """Queues one kernel. Raises LaunchError when it cannot start."""
+
+    def capture(self, calls: Sequence[Call]) -> Graph:
+        """The calls as one graph. Nothing runs. Raises LaunchError when the device cannot record them."""
+
+    def replay(self, graph: Graph, stream: int) -> None:
+        """Queues a graph; the addresses in its calls must still be valid."""
+
+    def current_stream(self) -> int:
+        """The stream that the calling thread works on by the device's array library."""
+
+    def capturing(self, stream: int) -> bool:
+        """True while the caller records what is queued on `stream` into a graph of its own."""
+
+    def event(self) -> Event:
+        """An event that can tell the time; it counts as reached until it is recorded."""
+
+    def record(self, event: Event, stream: int) -> None:
+        """Places an event behind what is queued on `stream`; where it was before is forgotten."""
+
+    def wait(self, stream: int, event: Event) -> None:
+        """Lets what is queued on `stream` from now on wait for an event."""
+
+    def elapsed(self, first: Event, second: Event) -> float:
+        """Seconds between two events; waits for the second. Raises LaunchError for a kernel that failed before."""
+
+    def synchronize(self, stream: int) -> None:
+        """Waits for a stream. Raises LaunchError for a kernel that failed."""
+
+
+def align(size: int) -> int:
+    """`size` up to the next multiple of ALIGNMENT."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
