@@ -1,0 +1,62 @@
+"""The text of a unit of the emulator: CUDA source between the header that lets a C++ compiler read it and one entry
+point per kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+RUNTIME = FOLDER.parent.parent / "runtime"
+
+BARRIER_LINE = 1_000_001
+"""Where the lines of grid_barrier.h start, so that they are not taken for lines of the source."""
+
+_GRID = """
+#define st_sync_grid(word) (st_runtime->enter_grid(__LINE__), (st_sync_grid)(word), st_runtime->leave_grid(__LINE__))
+"""
+
+
+def unit(source: str, symbols: Sequence[str], *, barrier: str | None = None, count_steps: bool = False) -> str:
+    """A whole unit. Lines of `source` keep their numbers.
+
+    barrier       another text instead of grid_barrier.h
+    count_steps   each branch counts as a step, so that no loop can go on for ever (with `STEP_FLAGS`)
+    """
+    parts = [
+        "#define ST_COUNT_STEPS\n" if count_steps else "",
+        header(),
+        f'#line {BARRIER_LINE} "grid_barrier.h"\n',
+        barrier if barrier is not None else _read(RUNTIME / "grid_barrier.h"),
+        _GRID,
+        '#line 1 "kernels.cu"\n',
+        source,
+        "\n",
+        *(entry(symbol) for symbol in symbols),
+    ]
+    return "".join(parts)
+
+
+STEP_FLAGS = ("-fsanitize-coverage=trace-pc",)
+
+
+def header() -> str:
+    """What stands before the source, but for the grid barrier."""
+    names = (FOLDER / "interface.h", FOLDER / "emulator.h", RUNTIME / "arithmetic.h")
+    return "".join(_read(path) for path in names)
+
+
+def entry(symbol: str) -> str:
+    """The function that the runtime calls for each thread, with one pointer to each parameter."""
+    return f'extern "C" void st_enter_{symbol}(void** at) {{ st_call({symbol}, at); }}\n'
+
+
+def runtime_source() -> str:
+    """The runtime's library, as one unit."""
+    return "".join(_read(FOLDER / name) for name in ("interface.h", "runtime.h", "fiber.h", "shadow.h", "runtime.cpp"))
+
+
+@cache
+def _read(path: Path) -> str:
+    return path.read_text()
