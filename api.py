@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from . import feeds as inputs_of
 from . import pipeline
+from .devices import resolve_target
 from .graphs.errors import InputError
 from .graphs.onnx_reader import exported_dims, exported_inputs
-from .settings import Precision, Settings, cache_folder, resolve_target, stitched
+from .settings import Precision, Settings, cache_folder, stitched
 
 if TYPE_CHECKING:
     from .tuner.events import TuneResult
@@ -62,11 +63,12 @@ def tune(
     budget   seconds for everything; trials: plans measured per subgraph at most
     inputs   arrays by name to tune with; without them indices are drawn in range and masks are 0 and 1
 
-    The other arguments are those of `compile`. Raises GraphError, InputError, DeviceError when nothing can be measured
+    For a `target` that is not here, such as "cuda:h200", plans are predicted by the cost model and nothing is run. The
+    other arguments are those of `compile`. Raises GraphError, InputError, DeviceError when nothing can be measured
     here, and DatabaseError when results cannot be kept. A KeyboardInterrupt ends the search and gives what was found.
     """
     search = pipeline.Search(budget, trials, seed=seed)
-    settings = Settings(resolve_target(target), db, cache_folder(), precision)
+    settings = Settings(resolve_target(target), db, cache_folder(), precision, stitched=stitched())
     loaded, parted = pipeline.read(Path(graph), dims or {})
     if inputs is None:
         given = inputs_of.synthetic(loaded, seed)
@@ -95,6 +97,9 @@ class Model:
         self, feeds: Mapping[str, Any], out: Mapping[str, NDArray[Any]] | None = None
     ) -> dict[str, NDArray[Any]]:
         """The outputs by name: fresh arrays, or those of `out`. Raises InputError when the arrays do not fit."""
+        for what, given in (("the inputs", feeds), ("out", {} if out is None else out)):
+            if not isinstance(given, Mapping):
+                raise InputError(f"{what} must be a dict of arrays by name, not {type(given).__name__}")
         if self._only is not None:
             return self._only(feeds, out)
         return self._instance(self._sizes(feeds)).executor(feeds, out)

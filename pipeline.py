@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import feeds
+from .devices import present, require
 from .graphs.digest import structural_digest
 from .graphs.errors import InputError, StitchtuneError
 from .graphs.ir import Graph
@@ -27,6 +28,8 @@ from .graphs.subgraph import Subgraph
 from .graphs.tolerance import check_outputs
 from .kernels.build import build_plans
 from .kernels.compile import BuildFailure, find_compiler, prepare_cache
+from .kernels.cuda.nvrtc import FLAGS as NVRTC_FLAGS
+from .kernels.cuda.nvrtc import find_nvrtc
 from .kernels.executor import Executor, compile_graph
 from .kernels.launch import Launcher
 from .kernels.team import build_runtime, shared_team
@@ -37,7 +40,8 @@ from .results.records import PlanKey
 from .search_space import legality, stitch
 from .search_space.adapt import adapt
 from .search_space.plan import Plan
-from .settings import LARGEST_SEED, LARGEST_TRIALS, Effort, Settings
+from .search_space.target import Target
+from .settings import LARGEST_SEED, LARGEST_TRIALS, OFF, Effort, Settings
 
 if TYPE_CHECKING:
     from .tuner.events import Event, TuneResult
@@ -70,8 +74,10 @@ class Compiled:
 def compile_file(path: Path, dims: Mapping[str, int], settings: Settings, *, require_plan: bool = False) -> Compiled:
     """The graph of a file, ready to run with the plans that the database holds; nothing is measured.
 
-    Raises GraphError for the file, MissingPlan when `require_plan` and a plan is not there.
+    Raises InputError for a device that is not here, GraphError for the file, MissingPlan when `require_plan` and a plan
+    is not there.
     """
+    require(settings.target)
     settings = with_usable_cache(settings)
     loaded, parted = read(path, dims)
     decisions = decide(parted, settings, database(settings))
@@ -118,11 +124,16 @@ def tune(
 ) -> TuneResult:
     """Searches plans for every subgraph that has no finished search, on the inputs `given`; all goes to the database.
 
-    Raises DeviceError when nothing can be measured here, DatabaseError when results cannot be kept.
+    Where the device is not here plans are predicted: compiled and ranked by the cost model, and nothing is run.
+
+    Raises InputError with stitching switched off, DeviceError when nothing can be measured here, DatabaseError when results
+    cannot be kept.
     """
     from .tuner.effort import Options
     from .tuner.loop import tune_graph  # with Optuna, which running a graph does without
 
+    if not settings.stitched:
+        raise InputError(f"{OFF}=off switches stitching off, so there is nothing to tune: unset it")
     how = Options(
         settings.cache,
         search.budget,
@@ -134,6 +145,7 @@ def tune(
         search.retune,
         search.more,
         given.synthetic,
+        present(settings.target),
     )
     return tune_graph(
         parted, given.arrays, database(settings), settings.target, lambda sub: make_key(sub, settings), how, progress
@@ -158,7 +170,7 @@ def make_key(sub: Subgraph, settings: Settings) -> PlanKey:
         extents=sub.extents,
         slots=sub.slots,
         target=settings.target,
-        compiler=compiler_name(settings.cache),
+        compiler=compiler_name(settings.target, settings.cache),
         generator=generator_version(),
         precision=settings.precision,
     )
@@ -175,8 +187,12 @@ def _digest(sub: Subgraph) -> str:
     return structural_digest(sub)
 
 
-def compiler_name(cache: Path) -> str:
-    """The compiler and C library by version, their flags by digest; "none" without a compiler."""
+def compiler_name(target: Target, cache: Path) -> str:
+    """What builds the kernels of a target: compiler and libraries by version, flags by digest; "none" without any."""
+    if target.kind == "cuda":
+        nvrtc = find_nvrtc()
+        flags = hashlib.sha256(" ".join(NVRTC_FLAGS).encode()).hexdigest()[:12]
+        return f"NVRTC {nvrtc.version}; flags {flags}" if nvrtc is not None else "none"
     compiler = find_compiler(memory=cache)
     if compiler is None:
         return "none"
@@ -186,7 +202,7 @@ def compiler_name(cache: Path) -> str:
 def decide(parted: Partition, settings: Settings, database: Database) -> tuple[Decision, ...]:
     """The plan of every component: the database's where it has one that is legal and right, else the heuristic one.
 
-    With `settings.stitched` False every operator is a kernel of its own.
+    With `settings.stitched` False every operator is a kernel of its own. Where the device is not here no plan is tried.
     """
     found: dict[Subgraph, Decision] = {}
     parts = parted.components
@@ -213,7 +229,7 @@ def _fitted(sub: Subgraph, plan: Plan, settings: Settings) -> Plan | None:
 
 def _decision(part: Component, key: PlanKey, found: Found, settings: Settings, database: Database) -> Decision:
     sub, plan = part.subgraph, found.plan
-    if plan is not None and found.needs_check:
+    if plan is not None and found.needs_check and present(settings.target):
         trouble = try_once(sub, plan, settings)
         remember_check(database, key, plan, not trouble, trouble)
         if trouble:

@@ -50,15 +50,6 @@ class Settings:
         return self.jobs or self.target.processors
 
 
-def resolve_target(name: str | None) -> Target:
-    """The target that a user names; None is the best device of this machine. Raises InputError."""
-    from .kernels.host import host_target
-
-    if name in (None, "cpu"):
-        return host_target()
-    raise InputError(f"target {name!r} is not known here; the targets are: cpu")
-
-
 def cache_folder() -> Path:
     """Where compiled kernels are kept: in the user's cache folder (XDG on Linux)."""
     import platformdirs

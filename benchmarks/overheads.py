@@ -54,7 +54,8 @@ from pathlib import Path
 from stitchtune import pipeline
 from stitchtune.results.database import Database
 from stitchtune.results.lookup import find_all
-from stitchtune.settings import Settings, cache_folder, resolve_target
+from stitchtune.devices import resolve_target
+from stitchtune.settings import Settings, cache_folder
 settings = Settings(resolve_target(None), sys.argv[2], cache_folder())
 _, parted = pipeline.read(Path(sys.argv[1]), {})
 import sqlalchemy.dialects.sqlite, stitchtune.results.engine, stitchtune.results.queries, stitchtune.results.rows

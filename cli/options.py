@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ..settings import LARGEST_SEED, OFF, Settings, cache_folder, resolve_target, stitched
+from ..devices import present, resolve_target
+from ..settings import LARGEST_SEED, OFF, Settings, cache_folder, stitched
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,7 +34,10 @@ def common(function: F) -> F:
 
 def chosen(function: F) -> F:
     """--target and --db."""
-    function = click.option("--target", help="Device to use: cpu (the default is the best one here).")(function)
+    function = click.option(
+        "--target",
+        help="Device: cpu, cuda, or a profile such as cuda:h200.  [default: the CUDA device if usable, else cpu]",
+    )(function)
     return click.option("--db", help="Plan database: a path or SQLAlchemy URL.  [default: in the user's data folder]")(
         function
     )
@@ -90,7 +94,9 @@ def announce(chosen: Settings, as_json: bool) -> None:
 
     target = chosen.target
     database = Database.open(chosen.database).name
-    line = f"target {target.name} ({target.processors} cores, {target.arch}), database {database}"
+    of = "cores" if target.kind == "cpu" else "multiprocessors"
+    away = "" if present(target) else "; no such device here"
+    line = f"target {target.name} ({target.processors} {of}, {target.arch}{away}), database {database}"
     echo(line + ("" if chosen.stitched else f", {OFF}=off: nothing is stitched"), as_json)
 
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .. import feeds
+from ..devices import resolve_target
 from ..graphs.errors import InputError, VerifyError
 from ..graphs.subgraph import Subgraph
 from ..graphs.tolerance import expect
@@ -15,7 +16,7 @@ from ..kernels.build import BuiltPlan, build_plans
 from ..results.database import Database
 from ..results.rows import Stored
 from ..search_space import legality
-from ..settings import cache_folder, resolve_target
+from ..settings import cache_folder
 from ..tuner.device import prepare_device
 from ..tuner.measure import Measurer, write_subject
 from ..tuner.protocol import Outcome

@@ -8,6 +8,7 @@ threads and across a fork. Nothing is opened before the first call, and reading 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from ..search_space.plan import Plan
 from ..search_space.target import DeviceModel, Target
 from . import queries, rows, schema
 from .engine import DatabaseError, DatabaseWarning, as_url, is_file, make_engine, one_line, shown, use_wal
-from .records import GraphRecord, Measurement, PlanKey, Run, key_id, plan_id
+from .records import GraphRecord, Measurement, PlanKey, Run, differing_fields, key_id, plan_id
 from .rows import Choice, Stored
 
 T = TypeVar("T")
@@ -177,6 +178,16 @@ class Database:
         with self.reading() as connection:
             found = [] if connection is None else list(connection.execute(query).mappings())
         return self._decoded(found, rows.read, "measurements")
+
+    def predictions(self, key: PlanKey) -> list[Stored]:
+        """Predicted plans of this shape and target, whoever predicted them, under other versions too; best first."""
+        query = queries.MEASUREMENTS.where(schema.measurements.c.status == "predicted")
+        query = query.where(schema.keys.c.digest == key.digest, schema.keys.c.target == key.target.name)
+        with self.reading() as connection:
+            found = [] if connection is None else list(connection.execute(query).mappings())
+        rows_: list[Stored] = self._decoded(found, rows.read, "measurements")
+        alike = [one for one in rows_ if {*differing_fields(key, one.measurement.key)} <= {"compiler", "generator"}]
+        return sorted(alike, key=lambda one: (one.measurement.predicted or math.inf, one.id))
 
     def scan(self) -> tuple[list[Stored], list[int]]:
         """All measurements that can be read, and the row numbers of those that cannot."""

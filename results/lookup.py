@@ -175,7 +175,7 @@ class _Lookup:
             row.key,
             row.raw.id,
             seconds if isinstance(seconds, float) else None,
-            needs_check=(tier > 1 or row.raw.origin != "") and passed is None,
+            needs_check=(tier > 1 or row.raw.origin != "" or row.raw.status == "predicted") and passed is None,
             predicted=row.raw.status == "predicted",
         )
 

@@ -39,6 +39,7 @@ class Options:
     trials     plans measured per distinct subgraph at most; None: what the effort says
     retune     forget earlier measurements of the graph's keys; more: go on with searches that are finished
     synthetic  the inputs were made up
+    present    the device is here; else plans are predicted, and nothing is run
     """
 
     cache: Path
@@ -51,3 +52,4 @@ class Options:
     retune: bool = False
     more: bool = False
     synthetic: bool = True
+    present: bool = True

@@ -20,6 +20,7 @@ class Standing:
     occurrences  how often the graph holds it
     trials       plans measured for it, in this run and before; failures: their number by status
     limit        what the device's bandwidth allows at best
+    predicted    the times are the cost model's: nothing was run
     stop         why its search ended: "found" (finished by an earlier run), "limit", "trials", "patience", "exhausted"
                  (no new plan to propose), "budget", "interrupted", "no inputs"; "" while it goes on
     """
@@ -34,11 +35,12 @@ class Standing:
     limit: float
     failures: tuple[tuple[str, int], ...] = ()
     stop: str = ""
+    predicted: bool = False
 
     @property
     def speedup(self) -> float | None:
-        """Unfused over best."""
-        return self.unfused / self.best if self.unfused and self.best else None
+        """Unfused over best; None for times that nobody measured."""
+        return self.unfused / self.best if self.unfused and self.best and not self.predicted else None
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,11 @@ class Part:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What a tuning run came to. `measured` counts this run's plans: 0 when everything had been found before."""
+    """What a tuning run came to.
+
+    measured   this run's plans: 0 when everything had been found before, and where plans are predicted
+    predicted  this run's plans where the device is not here; note: what to know of them, "" when measured
+    """
 
     run: str
     parts: tuple[Part, ...]
@@ -80,3 +86,5 @@ class TuneResult:
     synthetic: bool
     quality: Quality
     """How well the corrected cost model ranked the plans of this graph, each predicted from the others."""
+    predicted: int = 0
+    note: str = ""

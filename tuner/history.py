@@ -22,12 +22,16 @@ RUNS = 4
 """Latest tuning runs whose measurements teach the residual."""
 
 
-def finished(rows: Sequence[Stored]) -> str | None:
-    """Why an earlier run, here, ended the search of the key of `rows`; None when none did."""
+def finished(rows: Sequence[Stored], present: bool = True) -> str | None:
+    """Why an earlier run, here, ended the search of the key of `rows`; None when none did.
+
+    A search that only predicted is none where the device is `present`.
+    """
     found = None
     for row in rows:
-        reason = dict(row.measurement.facts).get(FINISHED)
-        if reason is not None and not row.measurement.origin and row.measurement.ok:
+        one = row.measurement
+        reason = dict(one.facts).get(FINISHED)
+        if reason is not None and not one.origin and (one.ok or (one.status == "predicted" and not present)):
             found = str(reason)
     return found
 

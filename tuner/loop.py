@@ -24,9 +24,9 @@ from ..graphs.partition import Partition
 from ..graphs.subgraph import Subgraph
 from ..graphs.tolerance import expect
 from ..results.database import Database
-from ..results.records import Fact, PlanKey, Run
+from ..results.records import Fact, Measurement, PlanKey, Run
 from ..search_space.stitch import heuristic, unfused
-from ..search_space.target import Target
+from ..search_space.target import DeviceModel, Target
 from .budget import Rules, choose, stop_reason
 from .cost import limit
 from .device import prepare_device
@@ -36,11 +36,13 @@ from .groups import Group, distinct, graph_record
 from .history import finished, lessons
 from .measure import Measurer, write_subject
 from .microbench import measure_device
+from .predicting import PredictedTask, why_uncompiled
+from .profiles import profile_model
 from .protocol import Subject
 from .recording import record_inputs, recorded
 from .reference import Reference
 from .residual import Observation, Quality, fit, quality
-from .task import Task
+from .task import PREDICTED, Task
 from .workshop import Workshop
 
 CONFIRM_SECONDS = 0.5
@@ -91,6 +93,7 @@ class _Run:
         self.subjects: dict[tuple[int, int], Subject | None] = {}
         self.folder = Path()
         self.measured_before = 0
+        self.note = ""
 
     def tune(self) -> TuneResult:
         open_groups = [i for i, group in enumerate(self.groups) if not self._found(i, group)]
@@ -114,23 +117,25 @@ class _Run:
         if self.options.retune or self.options.more:
             return False
         rows = self.db.measurements(group.keys[0])
-        reason = finished(rows)
+        reason = finished(rows, self.options.present)
         best = self.db.best(group.keys[0])
         if reason is None or best is None:
             return False
-        seconds = {r.measurement.kind: r.measurement.seconds for r in rows if r.measurement.ok}
-        model = self.db.device(self.target)
+        alike = [r.measurement for r in rows if r.measurement.status == best.measurement.status]
+        seconds = {one.kind: _seconds(one) for one in alike}
+        model = self.db.device(self.target) if self.options.present else profile_model(self.target)
         self.past[index] = Standing(
             group.keys[0],
             group.label,
             group.occurrences,
-            len({r.measurement.plan for r in rows if r.measurement.status != "predicted"}),
+            len({r.measurement.plan for r in rows if best.measurement.ok == (r.measurement.status != "predicted")}),
             seconds.get("unfused"),
             seconds.get("heuristic", seconds.get("unfused")),  # one row when both are the same plan
-            best.measurement.seconds,
+            _seconds(best.measurement),
             limit(group.sub, model) if model is not None else 0.0,
             (),
             "found",
+            not best.measurement.ok,
         )
         self._tell("found", index)
         return True
@@ -155,12 +160,36 @@ class _Run:
 
     def _search(self, open_groups: Sequence[int]) -> None:
         options = self.options
+        if not options.present:
+            self._predict(open_groups)
+            return
         self._tell("device")
         device = prepare_device(self.target, options.cache)
         model = self.db.device(self.target)
         if model is None:
             model = measure_device(self.target, device, options.cache, options.jobs)
             self.db.save_device(model)
+        self._open_tasks(open_groups, model)
+        self._tell("inputs")
+        self._record(open_groups)
+        with Measurer(device) as measurer:
+            self._rounds(measurer)
+            self._confirm(measurer)
+
+    def _predict(self, open_groups: Sequence[int]) -> None:
+        """The same search where the device is not: what would be measured is compiled and predicted."""
+        model = profile_model(self.target)
+        self.note = why_uncompiled(self.target)
+        self._open_tasks(open_groups, model)
+        self._rounds(None)
+        for index in open_groups:
+            task = self._task(index)
+            if task.started:
+                task.confirm()
+                self._tell("finished", index)
+
+    def _open_tasks(self, open_groups: Sequence[int], model: DeviceModel) -> None:
+        options = self.options
         shop = Workshop(
             self.db,
             model,
@@ -174,22 +203,20 @@ class _Run:
             options.synthetic,
             self.effort.pace,
             self.effort.final,
+            not self.note,
         )
+        kind = Task if options.present else PredictedTask
         for i in open_groups:
             group = self.groups[i]
-            task = Task(group.sub, group.keys, group.occurrences, group.label, shop)
+            task = kind(group.sub, group.keys, group.occurrences, group.label, shop)
             if not options.retune:
-                task.resume(self.db.measurements(group.keys[0]))
+                foreseen = self.db.predictions(group.keys[0])[:PREDICTED] if options.present else []
+                task.resume(self.db.measurements(group.keys[0]), foreseen)
             self.tasks[i] = task
         self.measured_before = sum(t.trials for t in self._present())
         if options.more:
             self.rules = Rules(self.rules.trials + max(t.trials for t in self._present()), self.rules.patience)
         self.lessons = lessons(self.db, model, frozenset(t.key.digest for t in self._present()))
-        self._tell("inputs")
-        self._record(open_groups)
-        with Measurer(device) as measurer:
-            self._rounds(measurer)
-            self._confirm(measurer)
 
     def _record(self, open_groups: Sequence[int]) -> None:
         """Runs the graph once with heuristic plans; once more with unfused ones when that did not get to its end."""
@@ -210,7 +237,7 @@ class _Run:
 
     # --- the search
 
-    def _rounds(self, measurer: Measurer) -> None:
+    def _rounds(self, measurer: Measurer | None) -> None:
         """Gives rounds to the tasks that promise most until all have stopped or the budget is spent."""
         while True:
             self._stop_finished()
@@ -225,21 +252,23 @@ class _Run:
             if left < cost and (task.started or left < 0):
                 self._stop_all("budget")
                 return
-            subject = self._subject(index, 0)
-            if subject is None:
-                task.stop = "no inputs"
-                self._tell("stopped", index)
-                continue
+            if measurer is not None:
+                subject = self._subject(index, 0)
+                if subject is None:
+                    task.stop = "no inputs"
+                    self._tell("stopped", index)
+                    continue
+                task.open(measurer, subject)
 
             def tell(doing: Doing, status: str, message: str, at: int = index) -> None:
                 self._tell(doing, at, status, message)
 
             if not task.started:
-                task.baseline(measurer, subject, tell)
+                task.baseline(tell)
             else:
                 residual = fit([*self.lessons, *self._observations()], [task.search.name])
                 count = min(self.effort.batch, self.rules.trials - task.trials)
-                task.round(measurer, subject, residual, count, self.effort.pool, tell)
+                task.round(residual, count, self.effort.pool, tell)
 
     def _stop_finished(self) -> None:
         for index, task in enumerate(self.tasks):
@@ -261,7 +290,8 @@ class _Run:
                 elsewhere = self._subject(index, position)
                 if elsewhere is not None:
                     others.append((key, elsewhere))
-            task.confirm(measurer, subject, others)
+            task.open(measurer, subject)
+            task.confirm(others)
             self._tell("finished", index)
 
     def _stop_all(self, reason: str) -> None:
@@ -316,10 +346,19 @@ class _Run:
             best = self.db.best(group.keys[0])
             won = task.won if task is not None else bool(standing.speedup and standing.speedup > 1)
             parts.append(Part(standing, best.measurement.plan if best else None, won))
-        measured = sum(t.trials for t in self._present()) - self.measured_before
+        tried = sum(t.trials for t in self._present()) - self.measured_before
         seconds = time.monotonic() - self.started
+        present = self.options.present
         return TuneResult(
-            self.name, tuple(parts), measured, seconds, interrupted, self.options.synthetic, self._quality()
+            self.name,
+            tuple(parts),
+            tried if present else 0,
+            seconds,
+            interrupted,
+            self.options.synthetic,
+            self._quality(),
+            0 if present else tried,
+            self.note,
         )
 
     def _quality(self) -> Quality:
@@ -333,3 +372,8 @@ class _Run:
         measured = base * np.exp([o.log_ratio for o in residual.points])
         predicted = base * np.exp(residual.left_out())
         return quality([o.subgraph for o in residual.points], predicted.tolist(), measured.tolist())
+
+
+def _seconds(measurement: Measurement) -> float | None:
+    """The time of a row, which is the cost model's where nothing was run."""
+    return measurement.predicted if measurement.status == "predicted" else measurement.seconds

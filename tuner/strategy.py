@@ -286,6 +286,16 @@ class Search:
             self.tell(lowered, seconds)
         return lowered
 
+    def recall(self, plan: Plan, assignment: Mapping[str, Choice]) -> Candidate | None:
+        """A plan of another run as a proposal of this one; None when it is no plan of today, or was proposed before."""
+        proposal = self._space.suggest(replay(assignment)) if assignment else Proposal((), plan)
+        candidate = self._candidate(proposal if proposal.plan == plan else Proposal((), plan))
+        lowered = self._lowered(candidate, candidate.cost.seconds) if candidate is not None else None
+        if lowered is None or self._seen(lowered):
+            return None
+        self._reserve(lowered)
+        return lowered
+
     def _end_trials(self, chosen: Sequence[Candidate]) -> None:
         """Ends the study's trials that will not be measured, so that the sampler does not wait for them."""
         kept = {c.trial for c in chosen}

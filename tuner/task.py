@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from ..graphs.subgraph import Subgraph
 from ..kernels.build import BuiltPlan, build_plans
+from ..kernels.compile import BuildFailure
 from ..results.records import Fact, PlanKey
 from ..results.rows import Stored
 from ..search_space.plan import Plan
@@ -41,6 +42,12 @@ FAR = 3.0
 
 SIGNIFICANT = 2.0
 """Standard errors that a winner must be faster by."""
+
+PREDICTED = 8
+"""Plans predicted elsewhere that are measured before any new proposal."""
+
+REFUSALS = frozenset({"spill", "stack", "occupancy", "shared-memory", "parameters"})
+"""Stages at which a build says that a legal plan needs more than a device has: expected, and no fault."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,8 @@ class Task:
         self._rounds: list[float] = []
         self._measuring: list[float] = []
         self._best = math.inf
-        self._open = True
+        self._bench: tuple[Measurer, Subject] | None = None
+        self._foreseen: list[Stored] = []
 
     # --- what others ask
 
@@ -126,11 +134,15 @@ class Task:
 
     # --- earlier runs
 
-    def resume(self, rows: Sequence[Stored]) -> None:
-        """Replays what the database knows of this key, as if it had been measured now."""
+    def resume(self, rows: Sequence[Stored], foreseen: Sequence[Stored] = ()) -> None:
+        """Replays what the database knows of this key, as if it had been measured now.
+
+        foreseen  predicted plans, the best first: the first of them are measured before others are proposed
+        """
+        self._foreseen = list(foreseen)
         for row in rows:
             one = row.measurement
-            if one.plan is None or one.origin or one.status in ("predicted", "illegal"):
+            if one.plan is None or one.origin or one.status == "predicted":
                 continue
             seconds = one.seconds if one.status in ("ok", "cut-off") else None
             candidate = self.search.replay(one.plan, choices(one), seconds)
@@ -146,36 +158,49 @@ class Task:
 
     # --- measuring
 
-    def baseline(self, measurer: Measurer, subject: Subject, tell: Tell) -> None:
-        """Trial 0, the unfused plan, and trial 1, the heuristic one."""
+    def open(self, measurer: Measurer, subject: Subject) -> None:
+        """Says where plans are measured, and on which inputs; before the first of what follows."""
         measurer.load(subject)
-        self._measure_all(measurer, self.search.baselines(), tell)
+        self._bench = measurer, subject
+
+    def baseline(self, tell: Tell) -> None:
+        """Trial 0, the unfused plan, and trial 1, the heuristic one."""
+        self._try_all(self.search.baselines(), tell)
         # What is equal to the unfused plan, or failed, still counts as tried.
         self._baselines.setdefault("unfused", "")
         if self._baselines.get("heuristic") is None:
             self._baselines["heuristic"] = self._baselines["unfused"]
 
-    def round(
-        self, measurer: Measurer, subject: Subject, residual: Residual, count: int, pool: int, tell: Tell
-    ) -> None:
-        """Proposes, builds and measures at most `count` plans."""
+    def round(self, residual: Residual, count: int, pool: int, tell: Tell) -> None:
+        """Proposes, builds and tries at most `count` plans."""
         begin = time.monotonic()
-        measurer.load(subject)
         before = self._best
         tell("compiling", "", "")
-        proposed = self.search.propose(count, residual, pool)
+        proposed = self._from_elsewhere(count) or self.search.propose(count, residual, pool)
         for candidate, message in self.search.unlowered:
             self._record(candidate, Outcome("compile-failed", message))
         self.search.unlowered.clear()
         if not proposed:
             self.stop = "exhausted"
             return
-        self._measure_all(measurer, proposed, tell)
+        self._try_all(proposed, tell)
         self._gains.append(0.0 if math.isinf(before) else 1 - self._best / before)
         self._rounds.append(time.monotonic() - begin)
 
-    def _measure_all(self, measurer: Measurer, candidates: Sequence[Candidate], tell: Tell) -> None:
+    def _from_elsewhere(self, count: int) -> list[Candidate]:
+        """The next of the plans that another run predicted."""
+        found: list[Candidate] = []
+        while self._foreseen and len(found) < count:
+            one = self._foreseen.pop(0).measurement
+            candidate = self.search.recall(one.plan, choices(one)) if one.plan is not None else None
+            if candidate is not None:
+                found.append(candidate)
+        return found
+
+    def _try_all(self, candidates: Sequence[Candidate], tell: Tell) -> None:
         """Builds all, with nothing else running, then measures one after the other against anchor and incumbent."""
+        assert self._bench is not None, "open comes first"
+        measurer, _ = self._bench
         tell("compiling", "", "")
         lacking = [c for c in self._rivals() if c.program not in self._built]
         failed = self._build([*candidates, *lacking])
@@ -183,7 +208,7 @@ class Task:
             if candidate.kind != "search":
                 self._baselines[candidate.kind] = candidate.program
             if candidate.program in failed:
-                self._finish(candidate, Outcome("compile-failed", failed[candidate.program]), None, tell)
+                self._finish(candidate, failed[candidate.program], None, tell)
                 continue
             tell("measuring", "", "")
             rivals = [c for c in self._rivals() if c.program in self._built]
@@ -221,17 +246,17 @@ class Task:
             self._timed[self._anchor] = replace(incumbent, samples=(incumbent.seconds,))
         return list(dict.fromkeys((anchor.candidate, incumbent.candidate)))
 
-    def _build(self, candidates: Sequence[Candidate]) -> dict[str, str]:
-        """Builds what it can into `_built`; the messages of the others, by program."""
+    def _build(self, candidates: Sequence[Candidate]) -> dict[str, Outcome]:
+        """Builds what it can into `_built`; how the others failed, by program."""
         shop = self._shop
         items = [(self.sub, c.plan) for c in candidates]
         made = build_plans(items, shop.target, precision=shop.precision, cache=shop.cache, jobs=shop.jobs)
-        failed: dict[str, str] = {}
+        failed: dict[str, Outcome] = {}
         for candidate, one in zip(candidates, made, strict=True):
-            if isinstance(one, BuiltPlan):
-                self._built[candidate.program] = one
+            if isinstance(one, BuildFailure):
+                failed[candidate.program] = unbuilt(one)
             else:
-                failed[candidate.program] = one.message
+                self._built[candidate.program] = one
         return failed
 
     def _finish(self, candidate: Candidate, outcome: Outcome, against: tuple[Timing, float] | None, tell: Tell) -> None:
@@ -276,12 +301,14 @@ class Task:
 
     # --- the end
 
-    def confirm(self, measurer: Measurer, subject: Subject, others: Sequence[tuple[PlanKey, Subject]]) -> None:
+    def confirm(self, others: Sequence[tuple[PlanKey, Subject]] = ()) -> None:
         """Measures the best plans again, in turns with the baselines, and makes the winner what lookups find.
 
         The simplest plan that nothing beats beyond the noise wins. `others` are the same subgraph at other slots, with
         their inputs: the winner is checked and timed there too.
         """
+        assert self._bench is not None, "open comes first"
+        measurer, _ = self._bench
         finalists = {t.candidate.program: t.candidate for t in self._ranked()[:FINALISTS]}
         for program in self._baselines.values():
             if program in self._timed:
@@ -290,7 +317,6 @@ class Task:
             return
         self._build([c for p, c in finalists.items() if p not in self._built])
         ready = [c for p, c in finalists.items() if p in self._built]
-        measurer.load(subject)
         pace = self._pace(self._shop.final)
         reply = measurer.run(Job(tuple(self._built[c.program] for c in ready), (), pace))
         right = [(c, o) for c, o in zip(ready, reply.candidates, strict=True) if o.status == "ok" and o.timing]
@@ -349,6 +375,13 @@ class Task:
         """Writes one attempt to the database; the number of its row."""
         extra: tuple[tuple[str, Fact], ...] = facts if ratio is None else (("ratio", ratio), *facts)
         return self._shop.book(key or self.key, candidate, outcome, self.trials, extra)
+
+
+def unbuilt(failure: BuildFailure) -> Outcome:
+    """The outcome of a plan that was not built."""
+    if failure.stage in REFUSALS:
+        return Outcome("illegal", f"{failure.stage}: {failure.message}")
+    return Outcome("compile-failed", failure.message)
 
 
 def ratio_of(timing: Timing, rival: Timing) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from .strategy import Candidate
 
 @dataclass(frozen=True)
 class Workshop:
-    """What the tasks of a run share."""
+    """What the tasks of a run share. `compiles` False: the cost model alone ranks plans, nothing is built."""
 
     db: Database
     model: DeviceModel
@@ -30,6 +30,7 @@ class Workshop:
     synthetic: bool
     pace: Pace
     final: Pace
+    compiles: bool = True
 
     def book(
         self,
