@@ -44,7 +44,11 @@ class Target:
 class DeviceModel:
     """Measured (or sourced) constants of a target for the cost model; SI units: bytes per second, seconds.
 
-    `source` says where they come from: "measured" or a citation.
+    `source` says where they come from: "measured" or a citation; `sources` names fields that have one of their own.
+
+    CUDA: dram_bandwidth and cache_bandwidth (L2) are what copies reach, `dram_stream` and `cache_stream` what traffic
+    in one direction reaches; block_bandwidth is shared memory's, of all multiprocessors; launch is by stream,
+    `graph_launch` by replay, each with what a kernel takes to start and to end.
     """
 
     target: Target
@@ -59,3 +63,26 @@ class DeviceModel:
     triad: tuple[tuple[int, float, float], ...] = field(default=())
     """Working set in bytes and the bandwidth a triad reaches there: with all processors, with one. Ascending."""
     source: str = "measured"
+    sources: tuple[tuple[str, str], ...] = field(default=())
+    dram_stream: float = 0.0
+    cache_stream: float = 0.0
+    graph_launch: float = 0.0
+    barrier_per_block: float = 0.0
+    """Seconds that each block of the grid adds to a barrier."""
+    latency: float = 0.0
+    """Seconds of a load from DRAM; `cache_latency` of one from L2, `block_latency` from shared memory."""
+    cache_latency: float = 0.0
+    block_latency: float = 0.0
+    turnover: float = 0.0
+    """Seconds between the last load of a block and the first of the block that takes its place."""
+    clock: float = 0.0
+    """Cycles per second of a multiprocessor; the rates below are per cycle and multiprocessor."""
+    issue: float = 0.0
+    """Instructions (of a thread) issued; `arithmetic` of them float32, `special` of the special function units."""
+    arithmetic: float = 0.0
+    special: float = 0.0
+
+    @property
+    def latency_bytes(self) -> float:
+        """Bytes that each multiprocessor must keep in flight to reach the DRAM's bandwidth (Little's law)."""
+        return self.latency * max(self.dram_bandwidth, self.dram_stream) / self.target.processors
