@@ -9,15 +9,13 @@ specification for DLPack, data-apis.org).
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from .device import Device, Elements
+from .device import Device, DeviceArray, row_major
 
 _CUDA, _MANAGED = 2, 13
 """DLDeviceType: kDLCUDA and kDLCUDAManaged."""
@@ -25,52 +23,6 @@ _CUDA, _MANAGED = 2, 13
 _CODES = {0: "i", 1: "u", 2: "f", 6: "b"}
 _BFLOAT, _BOOL = 4, 6
 """DLDataTypeCode."""
-
-
-@dataclass(frozen=True)
-class DeviceArray:
-    """An array in device memory; `owner` keeps it alive. `strides` are in bytes."""
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[Any]
-    writable: bool
-    owner: Any
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of its elements."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    @property
-    def contiguous(self) -> bool:
-        """The elements lie side by side in row-major order."""
-        return self.bytes == 0 or all(
-            extent == 1 or a == b
-            for extent, a, b in zip(self.shape, self.strides, row_major(self.shape, self.dtype.itemsize), strict=True)
-        )
-
-    @property
-    def elements(self) -> Elements:
-        return Elements(self.address, self.strides)
-
-    def overlaps(self, other: DeviceArray) -> bool:
-        """True when both may hold the same byte."""
-        (a, b), (c, d) = self._reach(), other._reach()
-        return a < d and c < b
-
-    def _reach(self) -> tuple[int, int]:
-        if self.bytes == 0:
-            return 0, 0
-        spans = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
-        low = self.address + sum(min(0, s) for s in spans)
-        return low, self.address + sum(max(0, s) for s in spans) + self.dtype.itemsize
-
-
-def row_major(shape: Sequence[int], item: int) -> tuple[int, ...]:
-    """The strides of a contiguous array."""
-    return tuple(math.prod(shape[i + 1 :]) * item for i in range(len(shape)))
 
 
 def on_device(array: Any) -> bool:

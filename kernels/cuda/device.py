@@ -7,6 +7,7 @@ says that it waits. An implementation may be used by several threads at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +54,57 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Elements:
-    """Where the elements of an array lie: the first one, and the bytes from one to the next along each dimension."""
+class DeviceArray:
+    """An array in device memory, whoever made it; `owner` keeps it alive. `strides` are in bytes."""
 
     address: int
+    shape: tuple[int, ...]
     strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    writable: bool = True
+    owner: Any = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def contiguous(self) -> bool:
+        """The elements lie side by side in row-major order."""
+        return self.bytes == 0 or all(
+            extent == 1 or a == b
+            for extent, a, b in zip(self.shape, self.strides, row_major(self.shape, self.dtype.itemsize), strict=True)
+        )
+
+    def overlaps(self, other: DeviceArray) -> bool:
+        """True when both may hold the same byte."""
+        (a, b), (c, d) = self._reach(), other._reach()
+        return a < d and c < b
+
+    def _reach(self) -> tuple[int, int]:
+        if self.bytes == 0:
+            return 0, 0
+        spans = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        low = self.address + sum(min(0, s) for s in spans)
+        return low, self.address + sum(max(0, s) for s in spans) + self.dtype.itemsize
+
+
+def row_major(shape: Sequence[int], item: int) -> tuple[int, ...]:
+    """The strides of a contiguous array."""
+    return tuple(math.prod(shape[i + 1 :]) * item for i in range(len(shape)))
+
+
+@dataclass(frozen=True)
+class MatMul:
+    """to = alpha * (a @ b) + beta * addend, as NumPy broadcasts, of one dtype; `addend` may be missing."""
+
+    to: DeviceArray
+    a: DeviceArray
+    b: DeviceArray
+    addend: DeviceArray | None = None
+    alpha: float = 1.0
+    beta: float = 1.0
 
 
 class Memory(Protocol):
@@ -90,6 +137,10 @@ class Device(Protocol):
     def index(self) -> int:
         """Its number in this process."""
 
+    @property
+    def real(self) -> bool:
+        """A GPU that other libraries of this process can use too, not an emulation."""
+
     def build(
         self,
         items: Sequence[tuple[Subgraph, Plan]],
@@ -117,8 +168,11 @@ class Device(Protocol):
     def copy(self, to: int, source: int, size: int, stream: int) -> None:
         """Copies `size` bytes within the device."""
 
-    def copy_elements(self, to: Elements, source: Elements, shape: tuple[int, ...], item: int, stream: int) -> None:
-        """Copies elements of `item` bytes within the device, between arrays of one shape and any strides."""
+    def copy_elements(self, to: DeviceArray, source: DeviceArray, stream: int) -> None:
+        """Copies within the device, between arrays of one shape and dtype and any strides."""
+
+    def matmul(self, product: MatMul, stream: int) -> None:
+        """Queues a matrix product of the device's library. Raises LaunchError when it cannot."""
 
     def fill(self, address: int, byte: int, size: int, stream: int) -> None:
         """Sets `size` bytes."""
@@ -158,6 +212,11 @@ class Device(Protocol):
 
     def synchronize(self, stream: int) -> None:
         """Waits for a stream. Raises LaunchError for a kernel that failed."""
+
+
+def contiguous(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+    """Memory of our own as a row-major array."""
+    return DeviceArray(address, shape, row_major(shape, dtype.itemsize), dtype)
 
 
 def align(size: int) -> int:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..launch import Executed
-from .arrays import DeviceArray, import_arrays, row_major
+from .arrays import import_arrays
 from .built import BuiltCuda
-from .device import Call, Device, Elements, LaunchError, Memory, Span, align
+from .device import Call, Device, DeviceArray, LaunchError, Memory, Span, align, contiguous
 
 PACK = 16
 """Bytes that aligned kernels take the caller's buffers to be aligned to."""
@@ -230,8 +230,7 @@ def copy_to(device: Device, address: int, array: DeviceArray, stream: int) -> No
     if array.contiguous:
         device.copy(address, array.address, array.bytes, stream)
     else:
-        item = array.dtype.itemsize
-        device.copy_elements(Elements(address, row_major(array.shape, item)), array.elements, array.shape, item, stream)
+        device.copy_elements(contiguous(address, array.shape, array.dtype), array, stream)
 
 
 def _writable(array: Any, on_device: DeviceArray | None) -> bool:

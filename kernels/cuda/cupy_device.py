@@ -1,0 +1,375 @@
+"""A CUDA device through CuPy; the one file that imports it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...graphs.subgraph import Subgraph
+from ...search_space.devices import ARCHITECTURES, PROFILES
+from ...search_space.plan import Plan
+from ...search_space.target import Target
+from ..compile import BuildFailure
+from .build import build_cuda
+from .built import BuiltCuda, Launch
+from .device import Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, NoDevice, Span, Trouble
+
+_OPT_IN = 48 << 10
+"""Bytes of dynamic shared memory that a kernel may have without asking."""
+
+_MAX_DYNAMIC_SHARED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (CUDA driver API)."""
+
+_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
+"""cudaMemcpyKind."""
+
+_NON_BLOCKING = 1
+"""cudaStreamNonBlocking."""
+
+_TROUBLES: dict[str, tuple[Trouble, bool]] = {
+    "ILLEGALADDRESS": ("out-of-bounds", True),
+    "MISALIGNEDADDRESS": ("misaligned", True),
+    "LAUNCHTIMEOUT": ("hung", True),
+    "ILLEGALINSTRUCTION": ("trapped", True),
+    "ASSERT": ("trapped", True),
+    "LAUNCHFAILED": ("failed", True),
+    "LAUNCHFAILURE": ("failed", True),
+    "COOPERATIVELAUNCHTOOLARGE": ("refused", False),
+    "LAUNCHOUTOFRESOURCES": ("refused", False),
+    "INVALIDVALUE": ("refused", False),
+}
+"""The name of a driver's or runtime's error -> what it means, and whether the context is lost (CUDA driver API,
+"CUresult": those after which "the process must be terminated and relaunched")."""
+
+
+@dataclass(frozen=True)
+class CupyKernel:
+    """A function of a loaded module."""
+
+    handle: int
+    launch: Launch
+
+
+class CupyMemory:
+    """Memory from cudaMalloc; freeing it waits for the device, so nothing queued loses it."""
+
+    def __init__(self, cupy: Any, size: int) -> None:
+        self.bytes = size
+        self._memory = cupy.cuda.Memory(max(1, size))
+        self.address: int = self._memory.ptr
+
+
+@dataclass(frozen=True)
+class CupyCall:
+    """The arguments of cuLaunchKernel. `held` is what `pointers` points to."""
+
+    kernel: CupyKernel
+    pointers: int
+    held: tuple[Any, ...] = field(repr=False)
+
+
+class CupyDevice:
+    """The device number `index` of this process. Make it by `cupy_device`."""
+
+    real = True
+
+    def __init__(self, cupy: Any, index: int) -> None:
+        self._cupy = cupy
+        self.index = index
+        self._runtime = cupy.cuda.runtime
+        self._driver = cupy.cuda.driver
+        self._failures = (self._driver.CUDADriverError, self._runtime.CUDARuntimeError)
+        self._lock = threading.Lock()
+        self._modules: dict[Path, int] = {}
+        self._functions: dict[tuple[Path, str], int] = {}
+        with cupy.cuda.Device(index):
+            self._runtime.free(0)  # makes the context
+            self._recording = self._runtime.streamCreateWithFlags(_NON_BLOCKING)
+        self.name = _text(self._runtime.getDeviceProperties(index)["name"])
+        self.bus: str = self._runtime.deviceGetPCIBusId(index)
+        self.target = _target(self._runtime, index, self.name)
+
+    def build(
+        self,
+        items: Sequence[tuple[Subgraph, Plan]],
+        *,
+        precision: str,
+        cache: Path,
+        jobs: int = 2,
+        per_unit: int = 1,
+        aligned: bool = True,
+    ) -> list[BuiltCuda | BuildFailure]:
+        return build_cuda(
+            items, self.target, precision=precision, cache=cache, jobs=jobs, per_unit=per_unit, aligned=aligned
+        )
+
+    # --- memory
+
+    def allocate(self, size: int) -> CupyMemory:
+        with self._cupy.cuda.Device(self.index):
+            try:
+                return CupyMemory(self._cupy, size)
+            except self._failures:
+                self._cupy.get_default_memory_pool().free_all_blocks()
+            try:
+                return CupyMemory(self._cupy, size)
+            except self._failures as error:
+                raise MemoryError(f"no {size >> 20} MiB of device memory ({error})") from error
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: int) -> Any:
+        try:
+            with self._cupy.cuda.Device(self.index), self._on(stream):
+                return self._cupy.empty(shape, dtype)
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
+
+    def upload(self, address: int, data: NDArray[Any], stream: int) -> None:
+        if data.nbytes:
+            # From pageable memory, so the runtime has its own copy when it returns.
+            self._copy(address, data.ctypes.data, data.nbytes, _HOST_TO_DEVICE, stream)
+
+    def download(self, data: NDArray[Any], address: int, stream: int) -> None:
+        if data.nbytes:
+            self._copy(data.ctypes.data, address, data.nbytes, _DEVICE_TO_HOST, stream)
+        self.synchronize(stream)
+
+    def copy(self, to: int, source: int, size: int, stream: int) -> None:
+        if size:
+            self._copy(to, source, size, _DEVICE_TO_DEVICE, stream)
+
+    def _copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
+        with self._errors("copying"):
+            self._runtime.memcpyAsync(to, source, size, kind, stream)
+
+    def copy_elements(self, to: DeviceArray, source: DeviceArray, stream: int) -> None:
+        with self._errors("copying"), self._cupy.cuda.Device(self.index), self._on(stream):
+            kind = np.dtype(f"u{to.dtype.itemsize}")  # whatever CuPy knows of the dtype
+            self._cupy.copyto(self._array(to, kind), self._array(source, kind))
+
+    def matmul(self, product: MatMul, stream: int) -> None:
+        cupy = self._cupy
+        with self._errors("multiplying matrices"), cupy.cuda.Device(self.index), self._on(stream):
+            to, a, b = (self._array(one, one.dtype) for one in (product.to, product.a, product.b))
+            if product.alpha == 1.0 and product.addend is None:
+                cupy.matmul(a, b, out=to)
+                return
+            found = cupy.matmul(a, b)
+            if product.alpha != 1.0:
+                found *= product.alpha
+            if product.addend is not None:
+                found += self._array(product.addend, product.addend.dtype) * to.dtype.type(product.beta)
+            cupy.copyto(to, found)
+
+    def _array(self, given: DeviceArray, dtype: np.dtype[Any]) -> Any:
+        """Memory of somebody else as an array of CuPy's."""
+        memory = self._cupy.cuda.UnownedMemory(given.address, max(1, given.bytes), None, self.index)
+        pointer = self._cupy.cuda.MemoryPointer(memory, 0)
+        return self._cupy.ndarray(given.shape, dtype, pointer, given.strides)
+
+    def fill(self, address: int, byte: int, size: int, stream: int) -> None:
+        if size:
+            with self._errors("filling memory"):
+                self._runtime.memsetAsync(address, byte, size, stream)
+
+    # --- kernels
+
+    def load(self, built: BuiltCuda) -> tuple[Kernel, ...]:
+        with self._lock, self._cupy.cuda.Device(self.index), self._errors(f"loading {built.image.name}"):
+            return tuple(CupyKernel(self._function(built.image, launch), launch) for launch in built.launches)
+
+    def _function(self, image: Path, launch: Launch) -> int:
+        if image not in self._modules:
+            self._modules[image] = self._driver.moduleLoadData(image.read_bytes())
+        at = (image, launch.symbol)
+        if at not in self._functions:
+            handle = self._driver.moduleGetFunction(self._modules[image], launch.symbol)
+            if launch.shared_bytes > _OPT_IN:
+                self._driver.funcSetAttribute(handle, _MAX_DYNAMIC_SHARED, launch.shared_bytes)
+            self._functions[at] = handle
+        return self._functions[at]
+
+    def prepare(self, kernel: CupyKernel, buffers: Sequence[Span], arguments: Sequence[int], barrier: int) -> Call:
+        parameters = kernel.launch.parameters
+        values = (ctypes.c_int64 * max(1, len(parameters)))()
+        for i, parameter in enumerate(parameters):
+            match parameter.kind:
+                case "buffer":
+                    values[i] = buffers[parameter.position].address
+                case "argument":
+                    values[i] = arguments[parameter.position]
+                case _:
+                    values[i] = barrier
+        base = ctypes.addressof(values)
+        pointers = (ctypes.c_void_p * len(values))(*(base + 8 * i for i in range(len(values))))
+        return CupyCall(kernel, ctypes.addressof(pointers), (values, pointers))
+
+    def launch(self, call: CupyCall, stream: int) -> None:
+        launch = call.kernel.launch
+        where = (call.kernel.handle, launch.blocks, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream)
+        with self._errors(f"launching {launch.symbol}"):
+            if launch.cooperative:
+                self._driver.launchCooperativeKernel(*where, call.pointers)
+            else:
+                self._driver.launchKernel(*where, call.pointers, 0)
+
+    def capture(self, calls: Sequence[CupyCall]) -> Graph:
+        with self._lock, self._errors("recording a graph"):
+            self._runtime.streamBeginCapture(self._recording)
+            try:
+                for call in calls:
+                    self.launch(call, self._recording)
+            finally:
+                recorded = self._runtime.streamEndCapture(self._recording)
+            made = CupyGraph(self._runtime.graphInstantiate(recorded))
+            self._runtime.graphDestroy(recorded)
+        weakref.finalize(made, self._runtime.graphExecDestroy, made.handle).atexit = False
+        return made
+
+    def replay(self, graph: CupyGraph, stream: int) -> None:
+        with self._errors("launching a graph"):
+            self._runtime.graphLaunch(graph.handle, stream)
+
+    # --- streams
+
+    def current_stream(self) -> int:
+        stream: int = self._cupy.cuda.get_current_stream().ptr
+        return stream
+
+    def capturing(self, stream: int) -> bool:
+        # The default stream cannot be captured, and asking about it while another one is counts as an error.
+        return stream > 2 and bool(self._runtime.streamIsCapturing(stream))
+
+    def event(self) -> Event:
+        event = CupyEvent(self._runtime.eventCreate())
+        weakref.finalize(event, self._runtime.eventDestroy, event.handle).atexit = False
+        return event
+
+    def record(self, event: CupyEvent, stream: int) -> None:
+        with self._errors("recording an event"):
+            self._runtime.eventRecord(event.handle, stream)
+
+    def wait(self, stream: int, event: CupyEvent) -> None:
+        with self._errors("waiting for an event"):
+            self._runtime.streamWaitEvent(stream, event.handle)
+
+    def elapsed(self, first: CupyEvent, second: CupyEvent) -> float:
+        with self._errors("running kernels"):
+            self._runtime.eventSynchronize(second.handle)
+            milliseconds: float = self._runtime.eventElapsedTime(first.handle, second.handle)
+        return milliseconds * 1e-3
+
+    def synchronize(self, stream: int) -> None:
+        with self._errors("running kernels"):
+            self._runtime.streamSynchronize(stream)
+
+    @contextmanager
+    def _errors(self, doing: str) -> Any:
+        try:
+            yield
+        except self._failures as error:
+            name = str(error).partition(":")[0].upper().replace("_", "").removeprefix("CUDAERROR")
+            trouble, sticky = _TROUBLES.get(name, ("failed", False))
+            raise LaunchError(f"{doing}: {error}", trouble, sticky) from error
+
+    def _on(self, stream: int) -> Any:
+        """The context in which CuPy allocates for `stream`."""
+        if stream == self.current_stream():
+            return self._cupy.cuda.get_current_stream()
+        if hasattr(self._cupy.cuda.Stream, "from_external"):
+            return self._cupy.cuda.Stream.from_external(_Foreign(stream))
+        return self._cupy.cuda.ExternalStream(stream, self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class CupyGraph:
+    """An executable graph of the runtime."""
+
+    handle: int
+
+
+@dataclass(frozen=True, eq=False)
+class CupyEvent:
+    """An event of the runtime."""
+
+    handle: int
+
+
+class _Foreign:
+    """A stream of somebody else, in the CUDA stream protocol (version 0)."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+@functools.cache
+def cupy_device(index: int = 0) -> CupyDevice:
+    """The device number `index` of this machine. Raises NoDevice with one line that says what is missing."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise NoDevice("CuPy is not installed: pip install 'stitchtune[cuda13]' (or cuda12)") from error
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise NoDevice(f"no CUDA device can be used here ({error})") from error
+    if index >= count:
+        raise NoDevice(f"there is no CUDA device number {index}: {count} found")
+    return CupyDevice(cupy, index)
+
+
+def _target(runtime: Any, index: int, name: str) -> Target:
+    """The facts of a device, read from it; what cannot be read is the architecture's."""
+
+    def fact(attribute: str) -> int:
+        found: int = runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{attribute}"), index)
+        return found
+
+    properties = runtime.getDeviceProperties(index)
+    arch = f"sm_{properties['major']}{properties['minor']}"
+    shared = fact("MaxSharedMemoryPerMultiprocessor")
+    known = ARCHITECTURES.get(arch)
+    return Target(
+        "cuda",
+        profile_name(name, arch, fact("MultiProcessorCount")),
+        arch,
+        processors=fact("MultiProcessorCount"),
+        vector_bytes=16,
+        lanes=32,
+        block_bytes=fact("MaxSharedMemoryPerBlockOptin"),
+        l1_bytes=known.unified if known else shared,
+        cache_bytes=fact("L2CacheSize"),
+        resident_threads=fact("MaxThreadsPerMultiProcessor"),
+        resident_blocks=fact("MaxBlocksPerMultiprocessor"),
+        registers=fact("MaxRegistersPerMultiprocessor"),
+        shared_bytes=shared,
+    )
+
+
+def profile_name(name: str, arch: str, processors: int) -> str:
+    """The profile of a device that calls itself `name` ("NVIDIA H200"), else "cuda"."""
+    words = name.lower().replace("-", " ").replace("geforce rtx ", "rtx").split()
+    found = [
+        profile
+        for profile, one in PROFILES.items()
+        if one.target.arch == arch
+        and one.target.processors == processors
+        and profile.removeprefix("cuda:").partition("-")[0] in words
+    ]
+    return found[0] if found else "cuda"
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name
