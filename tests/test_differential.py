@@ -13,7 +13,8 @@ from collections.abc import Callable
 import pytest
 from stitchtune.kernels.compile import find_compiler
 
-from tests.differential.campaign import campaign, lacking, table
+from tests.differential.campaign import EVERY_FEATURE, campaign, lacking, table
+from tests.differential.marks import EVERY_MARK
 
 PAIRS = 700
 FLOOR = 10
@@ -23,9 +24,10 @@ GRAPHS = {"reductions over different axes": 100, "non-identity read": 100}
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 def test_every_legal_plan_of_a_random_graph_is_right(record_property: Callable[[str, object], None]) -> None:
     tally = campaign(PAIRS, jobs=min(2, os.cpu_count() or 1))
-    report = "\n".join(table(tally))
+    report = "\n".join(table(tally, EVERY_MARK))
     record_property("summary", f"differential test, {tally.seconds:.0f} s\n{report}")
     assert not tally.failures, "\n\n".join(f"{pair}\n  {problem}" for pair, problem in tally.failures.items())
     assert tally.pairs >= 500, report
-    assert not lacking(tally, FLOOR), f"under the floor of {FLOOR}: {lacking(tally, FLOOR)}"
+    missing = lacking(tally, (*EVERY_FEATURE, *EVERY_MARK), FLOOR)
+    assert not missing, f"under the floor of {FLOOR}: {missing}"
     assert all(tally.structures[name] >= floor for name, floor in GRAPHS.items()), report

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.differential.campaign import Tally, campaign, numbered, run_batch, table, two_threads, work
+from tests.differential.campaign import Tally, campaign, numbered, run_batch, table, work
+from tests.differential.machines import MACHINES, machine
 
 
 def main() -> int:
@@ -23,6 +24,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--target", default="cpu", choices=MACHINES, help="cuda is emulated")
     parser.add_argument("--only", type=int, help="run one number and print its pairs")
     for name, kind in (("--worker", Path), ("--first", int), ("--step", int), ("--seconds", float)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
@@ -30,21 +32,22 @@ def main() -> int:
     if given.worker:
         return _worker(given)
     if given.only is not None:
-        tally = _only(given.only)
+        tally = _only(given.only, given.target)
     else:
-        tally = campaign(given.pairs, given.seed, given.jobs, given.minutes * 60)
-    return _report(tally)
+        tally = campaign(given.pairs, given.seed, given.jobs, given.minutes * 60, given.target)
+    return _report(tally, given.target)
 
 
-def _only(number: int) -> Tally:
-    """The pairs of one number under both precisions, each told before it runs."""
+def _only(number: int, target: str) -> Tally:
+    """The pairs of one number under every setting, each told before it runs."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as cache:
-        team, pairs = two_threads(Path(cache)), list(numbered(number, tally))
-        for precision in ("strict", "fast"):
+        one = machine(target, Path(cache))
+        pairs = list(numbered(one, number, tally))
+        for setting in dict.fromkeys(one.setting(batch) for batch in range(60)):
             for pair in pairs:
-                print(f"{pair.name}, {precision}", flush=True)
-                run_batch([pair], precision, Path(cache), team, tally, lambda _: None)  # type: ignore[arg-type]
+                print(f"{pair.name}, {setting}", flush=True)
+                run_batch(one, [pair], setting, tally, lambda _: None)
     return tally
 
 
@@ -54,13 +57,14 @@ def _worker(given: argparse.Namespace) -> int:
         def say(entry: dict[str, Any]) -> None:
             print(json.dumps(entry), file=log, flush=True)
 
-        tally = work(given.first, given.step, given.pairs, given.seconds, Path(cache), say)
+        one = machine(given.target, Path(cache))
+        tally = work(one, given.first, given.step, given.pairs, given.seconds, say)
         say({"tally": tally.to_json()})
     return 0
 
 
-def _report(tally: Tally) -> int:
-    for line in table(tally):
+def _report(tally: Tally, target: str) -> int:
+    for line in table(tally, MACHINES[target].wanted):
         print(line)
     for pair, problem in tally.failures.items():
         print(f"\n{pair}\n  {problem}")

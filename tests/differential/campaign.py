@@ -12,37 +12,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stitchtune.graphs.rounding import Precision
 from stitchtune.graphs.tolerance import compare, expect
-from stitchtune.kernels.build import BuiltPlan, build_plans
 from stitchtune.kernels.compile import BuildFailure
 from stitchtune.kernels.lower import LoweringError, lower
-from stitchtune.kernels.team import Team, build_runtime
-from stitchtune.search_space.plan import Plan
 
 from tests.coverage import EVERY_PRIMITIVE, STRUCTURES
-from tests.differential.drawing import TARGET, Illegal, draw
-from tests.differential.marks import EVERY_MARK, marks
-from tests.differential.running import Wrong, run_watched
-from tests.differential.subjects import KINDS, Subject, subjects
+from tests.differential.drawing import Illegal
+from tests.differential.machine import Machine, Pair, Setting, Wrong
+from tests.differential.marks import Mark
+from tests.differential.subjects import subjects
 from tests.random_graphs import MOVEMENT
 
-UNIT = 8
-"""Plans that are compiled together."""
-
 EVERY_FEATURE: tuple[tuple[str, str], ...] = (*EVERY_PRIMITIVE, *((op, dtype.value) for op, dtype in MOVEMENT))
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    subject: Subject
-    plan: Plan
-    name: str
 
 
 @dataclass
@@ -88,18 +74,18 @@ class Tally:
         return Tally(data["pairs"], data["incomparable"], features, structures, data["failures"])
 
 
-def lacking(tally: Tally, floor: int) -> list[str]:
-    """Primitives with types, schemes, places and mappings that fewer than `floor` pairs exercised."""
-    wanted = (*EVERY_FEATURE, *EVERY_MARK)
+def lacking(tally: Tally, wanted: Iterable[Mark], floor: int) -> list[str]:
+    """Of the features and marks that are wanted, those that fewer than `floor` pairs exercised."""
     return [f"{a} {b}: {tally.features[a, b]}" for a, b in wanted if tally.features[a, b] < floor]
 
 
-def table(tally: Tally) -> Iterator[str]:
-    """The coverage, a line each."""
+def table(tally: Tally, wanted: Iterable[Mark]) -> Iterator[str]:
+    """The coverage, a line each: marks by kind, structures of graphs, the rarest primitives."""
     yield f"{tally.pairs} pairs right, {len(tally.failures)} wrong, {tally.incomparable} not comparable"
-    for kind in ("scheme", "place", "mapping"):
-        counts = [f"{m} {tally.features[k, m]}" for k, m in EVERY_MARK if k == kind]
-        yield f"{kind}s: {', '.join(counts)}"
+    kinds: dict[str, list[str]] = {}
+    for kind, mark in wanted:
+        kinds.setdefault(kind, []).append(f"{mark} {tally.features[kind, mark]}")
+    yield from (f"{kind}s: {', '.join(counts)}" for kind, counts in kinds.items())
     yield "graphs with " + ", ".join(f"{s}: {tally.structures[s]}" for s in STRUCTURES)
     least = sorted(EVERY_FEATURE, key=lambda f: tally.features[f])
     yield f"{len(EVERY_FEATURE)} primitives with a type; least often: " + ", ".join(
@@ -110,66 +96,60 @@ def table(tally: Tally) -> Iterator[str]:
 # --- one worker
 
 
-def numbered(number: int, tally: Tally) -> Iterator[Pair]:
+def numbered(machine: Machine, number: int, tally: Tally) -> Iterator[Pair]:
     """The pairs of one number."""
     turn = 2 * number
-    for subject in subjects(number):
+    for subject in subjects(number, machine.kinds, *machine.focus):
         for _ in range(subject.plans):
             turn += 1
             try:
-                plan, path = draw(subject.sub, turn)
+                plan, path = machine.draw(subject.sub, turn)
             except Illegal as error:
                 tally.failures[f"{subject.name}, turn {turn}"] = str(error)
                 continue
             yield Pair(subject, plan, f"{subject.name}, turn {turn} ({' + '.join(path)})")
 
 
-def run_batch(pairs: list[Pair], precision: Precision, cache: Path, team: Team, tally: Tally, log: Log) -> None:
+def run_batch(machine: Machine, pairs: list[Pair], setting: Setting, tally: Tally, log: Log) -> None:
     """Builds pairs in one unit (apart when that fails) and checks each."""
-    lowered = {}
+    good = []
     for pair in pairs:
         try:
-            lowered[pair.name] = lower(pair.subject.sub, pair.plan, TARGET, precision)
+            lower(pair.subject.sub, pair.plan, machine.target, setting.precision)
         except LoweringError as error:
             tally.failures[pair.name] = f"does not lower: {error}"
-    good = [p for p in pairs if p.name in lowered]
+            continue
+        good.append(pair)
     log({"building": [p.name for p in good]})
-    built = _build(good, precision, cache, UNIT)
+    built = machine.build(good, setting, len(good))
     for pair, made in zip(good, built, strict=True):
-        if not isinstance(made, BuiltPlan):
-            [made] = _build([pair], precision, cache, 1)
-        if not isinstance(made, BuiltPlan):
+        if isinstance(made, BuildFailure):
+            [made] = machine.build([pair], setting, 1)
+        if isinstance(made, BuildFailure):
             tally.failures[pair.name] = f"does not compile: {made.message}"
             continue
         log({"running": pair.name})
-        problem = _problem(pair, made, precision, team, tally)
+        problem = _problem(machine, pair, made, setting, tally)
         if problem:
             log({"wrong": pair.name, "problem": problem})
             tally.failures[pair.name] = problem
 
 
-def _build(pairs: list[Pair], precision: Precision, cache: Path, unit: int) -> list[Any]:
-    items = [(p.subject.sub, p.plan) for p in pairs]
-    return build_plans(items, TARGET, precision=precision, cache=cache, jobs=1, per_unit=unit)
-
-
-def _problem(pair: Pair, built: BuiltPlan, precision: Precision, team: Team, tally: Tally) -> str:
+def _problem(machine: Machine, pair: Pair, built: Any, setting: Setting, tally: Tally) -> str:
     """What is wrong with a pair; counts it when nothing is."""
-    sub = pair.subject.sub
     try:
-        outputs = run_watched(built, pair.subject.inputs, team)
+        outputs = machine.run(built, pair, setting)
     except Wrong as error:
         return str(error)
-    result = compare(expect(sub, pair.subject.inputs, precision), outputs)
+    result = compare(expect(pair.subject.sub, pair.subject.inputs, setting.precision), outputs)
     if result.worst > 1.0 or (result.comparable and not result.ok):
         return result.message
     if not result.comparable:
         tally.incomparable += 1
         return ""
     tally.pairs += 1
-    shown = marks(sub, pair.plan, built.kernels)
     tally.features.update([f for f in pair.subject.features if f[0] != "structure"])
-    tally.features.update(shown)
+    tally.features.update(machine.marks(pair, built, setting))
     if pair.subject.name not in tally.graphs:
         tally.graphs.add(pair.subject.name)
         tally.structures.update(b for a, b in pair.subject.features if a == "structure")
@@ -179,26 +159,19 @@ def _problem(pair: Pair, built: BuiltPlan, precision: Precision, team: Team, tal
 Log = Callable[[dict[str, Any]], None]
 
 
-def two_threads(cache: Path) -> Team:
-    runtime = build_runtime(cache)
-    if isinstance(runtime, BuildFailure):
-        raise RuntimeError(runtime.message)
-    return Team(runtime, 2)
-
-
-def work(first: int, step: int, pairs: int, seconds: float, cache: Path, log: Log) -> Tally:
+def work(machine: Machine, first: int, step: int, pairs: int, seconds: float, log: Log) -> Tally:
     """Checks the rounds first, first + step, ... of numbers until `pairs` are right or the time is over."""
-    team, tally = two_threads(cache), Tally()
+    tally = Tally()
     started = time.monotonic()
     waiting: list[Pair] = []
-    current, batch = first, 0
+    current, batch, round_ = first, 0, len(machine.kinds)
     while tally.pairs < pairs and time.monotonic() - started < seconds:
-        while len(waiting) < UNIT:
-            for number in range(len(KINDS) * current, len(KINDS) * (current + 1)):
-                waiting += numbered(number, tally)
+        while len(waiting) < machine.unit:
+            for number in range(round_ * current, round_ * (current + 1)):
+                waiting += numbered(machine, number, tally)
             current += step
-        now, waiting = waiting[:UNIT], waiting[UNIT:]
-        run_batch(now, "fast" if batch % 5 == 4 else "strict", cache, team, tally, log)
+        now, waiting = waiting[: machine.unit], waiting[machine.unit :]
+        run_batch(machine, now, machine.setting(batch), tally, log)
         batch += 1
     tally.seconds = time.monotonic() - started
     return tally
@@ -207,14 +180,14 @@ def work(first: int, step: int, pairs: int, seconds: float, cache: Path, log: Lo
 # --- many workers
 
 
-def campaign(pairs: int, seed: int = 0, jobs: int = 2, seconds: float = 3600.0) -> Tally:
-    """At least `pairs` right ones by `jobs` worker processes, or what `seconds` allow."""
+def campaign(pairs: int, seed: int = 0, jobs: int = 2, seconds: float = 3600.0, target: str = "cpu") -> Tally:
+    """At least `pairs` right ones on `target` by `jobs` worker processes, or what `seconds` allow."""
     started = time.monotonic()
     total = Tally()
     with tempfile.TemporaryDirectory() as folder:
         share = -(-pairs // jobs)
         logs = [Path(folder) / f"worker{i}.jsonl" for i in range(jobs)]
-        options = f"--step {jobs} --pairs {share} --seconds {seconds}".split()
+        options = f"--step {jobs} --pairs {share} --seconds {seconds} --target {target}".split()
         commands = [
             [sys.executable, "-m", "tests.differential", "--worker", str(log), "--first", str(seed + i), *options]
             for i, log in enumerate(logs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.search_space.coupling import all_pairs
@@ -15,9 +16,6 @@ from stitchtune.search_space.target import Target
 
 from tests.differential.mutations import MUTATIONS, Mutation, alias, coupled, merge_kernels
 
-TARGET = Target("cpu", "cpu", "test", 2, 64, 1, 64 * 1024, 16 * 1024, 16 * 1024)
-"""Small caches, so that small subgraphs meet their limits."""
-
 ATTEMPTS = 6
 
 
@@ -25,7 +23,7 @@ class Illegal(AssertionError):
     """A plan that the search space made is not legal."""
 
 
-def base(sub: Subgraph, kind: str, rng: random.Random) -> Plan:
+def base(sub: Subgraph, kind: str, rng: random.Random, target: Target) -> Plan:
     """A plan of the search space itself. Raises Illegal."""
 
     def ask(knob: Knob) -> Choice:
@@ -33,43 +31,45 @@ def base(sub: Subgraph, kind: str, rng: random.Random) -> Plan:
 
     match kind:
         case "heuristic":
-            plan = heuristic(sub, TARGET)
+            plan = heuristic(sub, target)
         case "unfused":
-            plan = unfused(sub, TARGET)
+            plan = unfused(sub, target)
         case _:
-            plan = Space(sub, TARGET).suggest(ask).plan
-    refused = check(sub, plan, TARGET)
+            plan = Space(sub, target).suggest(ask).plan
+    refused = check(sub, plan, target)
     if refused:
         raise Illegal(f"the {kind} plan is refused: {refused[0]}")
     return plan
 
 
-def draw(sub: Subgraph, turn: int) -> tuple[Plan, tuple[str, ...]]:
+def draw(
+    sub: Subgraph, turn: int, target: Target, mutations: Sequence[Mutation] = MUTATIONS
+) -> tuple[Plan, tuple[str, ...]]:
     """A legal plan and how it came about. Neighbouring turns take turns at bases and changes."""
     rng = random.Random(turn)
-    lead = MUTATIONS[turn % len(MUTATIONS)]
+    lead = mutations[turn % len(mutations)]
     if turn % 23 == 0:
-        return base(sub, "heuristic", rng), ("heuristic",)
+        return base(sub, "heuristic", rng, target), ("heuristic",)
     # The values that a change needs are listed by the unfused plan for sure.
     kinds = ("unfused",) if lead in (alias, merge_kernels) else (*["searched"] * 4, *["heuristic"] * 3, "unfused")
     kind = rng.choice(kinds)
-    plan = base(sub, kind, rng)
+    plan = base(sub, kind, rng, target)
     path = [kind]
-    changes = [lead, *rng.sample(MUTATIONS, rng.randint(1, 4))]
+    changes = [lead, *rng.sample(mutations, rng.randint(1, 4))]
     if any(all_pairs(sub)) and rng.random() < 0.5:
         changes.insert(0, coupled)
     for mutation in changes:
-        changed = _legal(sub, plan, mutation, rng)
+        changed = legal(sub, plan, mutation, rng, target)
         if changed is not None:
             plan = changed
             path.append(mutation.__name__)
     return plan, tuple(path)
 
 
-def _legal(sub: Subgraph, plan: Plan, mutation: Mutation, rng: random.Random) -> Plan | None:
+def legal(sub: Subgraph, plan: Plan, mutation: Mutation, rng: random.Random, target: Target) -> Plan | None:
     """A change of the plan that is legal; None when none was found."""
     for _ in range(ATTEMPTS):
         changed = mutation(sub, plan, rng)
-        if changed != plan and not check(sub, changed, TARGET):
+        if changed != plan and not check(sub, changed, target):
             return changed
     return None

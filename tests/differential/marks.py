@@ -44,7 +44,7 @@ EVERY_MARK: tuple[Mark, ...] = (
 def marks(sub: Subgraph, plan: Plan, kernels: Sequence[LoopKernel]) -> set[Mark]:
     """Everything of EVERY_MARK that the plan and its programs show."""
     found = {("place", edge.place) for edge in plan.edges}
-    found |= {("scheme", s) for s in _schemes(plan, kernels)}
+    found |= {("scheme", s) for s in schemes(plan, kernels)}
     found |= {("mapping", m) for m in _mappings(sub, plan, kernels)}
     return found
 
@@ -55,7 +55,8 @@ def programs(kernels: Sequence[LoopKernel]) -> Iterator[GroupProgram]:
             yield from phase.groups
 
 
-def _schemes(plan: Plan, kernels: Sequence[LoopKernel]) -> Iterator[str]:
+def schemes(plan: Plan, kernels: Sequence[LoopKernel]) -> Iterator[str]:
+    """The stitching schemes of a plan, as its programs show them."""
     used = {edge.place for edge in plan.edges}
     if any(len(phase.groups) > 1 for kernel in kernels for phase in kernel.phases):
         yield "independent"
@@ -155,10 +156,20 @@ def _expressions(statement: Stmt) -> Iterator[Expr]:
             yield part
 
 
+def expressions(program: GroupProgram) -> Iterator[Expr]:
+    """Every expression of a group's body, and its parts."""
+    for statement in statements(program.body):
+        for expr in _expressions(statement):
+            yield from _parts(expr)
+
+
 def arguments_of(expr: Expr) -> Iterator[Argument]:
     """The launch arguments that an expression mentions."""
-    if isinstance(expr, Argument):
-        yield expr
+    return (part for part in _parts(expr) if isinstance(part, Argument))
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
     for part in (*getattr(expr, "operands", ()), getattr(expr, "offset", None), getattr(expr, "mask", None)):
         if part is not None:
-            yield from arguments_of(part)
+            yield from _parts(part)

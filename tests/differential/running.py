@@ -13,14 +13,10 @@ from stitchtune.kernels.launch import argument_array, load_kernels, plan_records
 from stitchtune.kernels.team import Counts, Team, records
 
 from tests.differential.fences import LINE, Fenced, fenced, padded, view
+from tests.differential.machine import Arrays, Wrong
 
-Arrays = list[NDArray[Any]]
 _BARRIER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
 _alone = (ctypes.c_void_p * 1)(ctypes.cast(_BARRIER(lambda _team, _thread: None), ctypes.c_void_p))
-
-
-class Wrong(Exception):
-    """A kernel did what it must not; the message says what."""
 
 
 class Launch:

@@ -1,9 +1,10 @@
-"""What plans are drawn for: subgraphs with inputs, numbered, of three kinds by turns.
+"""What plans are drawn for: subgraphs with inputs, numbered, of four kinds by turns.
 
-1. components of random tensor-level graphs, through simplification and partition;
-2. random canonical subgraphs;
-3. random concats and copies of computed values, which may be stored straight into their consumer; and softmaxes and
-   layer norms, whose reductions may share a pass.
+g  components of random tensor-level graphs, through simplification and partition;
+s  random canonical subgraphs;
+j  random concats and copies of computed values, which may be stored straight into their consumer; and softmaxes and
+   layer norms, whose reductions may share a pass;
+r  row and column reductions of one value, of all float types and with rows of any length.
 
 Each primitive with each type comes first in some of them, by turns of the number.
 """
@@ -27,18 +28,13 @@ from stitchtune.graphs.subgraph import AxisVar, Bound, Index, Int, Read, Slot, S
 from tests.coverage import coverage
 from tests.guards import DTYPES
 from tests.kernels.hand import Builder
+from tests.pruning import pruned
 from tests.random_graphs import random_feeds, random_graph
 from tests.random_subgraphs import random_subgraph
 from tests.random_values import random_inputs
 
 Array = NDArray[Any]
 Features = Counter[tuple[str, str]]
-
-FOCUS, GRAPH_FOCUS, MOVES = 16, 8, 18
-"""Primitives with a type that come first in a subgraph and in a graph, and movement primitives in a graph."""
-
-KINDS = "sgssgjsg"
-"""The kinds of subjects by turns of the number: subgraph, graph, joined pieces."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,27 +52,34 @@ class Subject:
     plans: int = 2
 
 
-def subjects(number: int) -> Iterator[Subject]:
-    """The subjects of one number; usually one."""
+def subjects(number: int, kinds: str, focus: int, graph_focus: int, moves: int) -> Iterator[Subject]:
+    """The subjects of one number; usually one. The numbers take turns at `kinds`.
+
+    focus         primitives with a type that come first in a subgraph
+    graph_focus   the same in a graph; with `moves` movement primitives
+    """
     special = number % 5 == 4
-    at, kind = number % len(KINDS), KINDS[number % len(KINDS)]
+    at, kind = number % len(kinds), kinds[number % len(kinds)]
     # Seeds without gaps in each kind, so that the turns of its primitives have none.
-    seed = number // len(KINDS) * KINDS.count(kind) + KINDS[:at].count(kind)
+    seed = number // len(kinds) * kinds.count(kind) + kinds[:at].count(kind)
     match kind:
         case "g":
-            yield from _of_graph(number, seed, special)
+            yield from _of_graph(number, seed, special, graph_focus, moves)
+        case "r":
+            sub = reductions(seed)
+            yield Subject(f"reductions {number}", sub, random_inputs(sub, number, special), coverage(sub))
         case "j":
             sub = normalised(seed) if seed % 3 == 1 else joined(seed)
             yield Subject(f"joined {number}", sub, random_inputs(sub, number, special), coverage(sub))
         case _:
             recipes = (("crossed",), ("normalise",), ("crossed", "concat"))[seed % 3]
             points = 30_000 if seed % 9 == 4 else 4_000
-            sub = random_subgraph(seed, steps=seed % 2, points=points, focus=FOCUS, recipes=recipes)
+            sub = random_subgraph(seed, steps=seed % 2, points=points, focus=focus, recipes=recipes)
             yield Subject(f"subgraph {number}", sub, random_inputs(sub, number, special), coverage(sub))
 
 
-def _of_graph(number: int, seed: int, special: bool) -> Iterator[Subject]:
-    drawn = random_graph(seed, steps=number % 2, focus=GRAPH_FOCUS, moves=MOVES, recipes=("crossed",))
+def _of_graph(number: int, seed: int, special: bool, focus: int, moves: int) -> Iterator[Subject]:
+    drawn = random_graph(seed, steps=number % 2, focus=focus, moves=moves, recipes=("crossed",))
     graph = simplify(drawn)
     seen = coverage(graph)
     movement: Features = Counter({f: n for f, n in seen.items() if f[0] in PRIMITIVES and _moves(f[0])})
@@ -122,6 +125,40 @@ def normalised(seed: int) -> Subgraph:
     variance = b.op("add", (row,), b.op("mul", (row,), spread, share), b.const(0.015625))
     out = b.op("div", axes, centred, b.op("sqrt", (row,), variance))
     return b.subgraph(variance, out) if rng.random() < 0.3 else b.subgraph(out)
+
+
+FLOATS = (DType.F32, DType.F16, DType.BF16, DType.F64)
+ROWS = (1, 2, 5, 16, 37, 64)
+COLUMNS = (31, 32, 64, 97, 128, 257, 512, 1031)
+
+
+def reductions(seed: int) -> Subgraph:
+    """A softmax, a layer norm or the squares of rows, beside column sums of what is read or made of it."""
+    rng = np.random.default_rng([seed, 9])
+    b = Builder(FLOATS[seed % len(FLOATS)])
+    shape = int(rng.choice(ROWS)), int(rng.choice(COLUMNS))
+    x, other = b.input(*shape), b.input(*shape)
+    row, column = axes = b.axes(*shape)
+    source = b.op("add", axes, (x, axes), (other, axes)) if rng.random() < 0.5 else b.op("neg", axes, (x, axes))
+    outputs: list[int] = []
+    match seed % 3:
+        case 0:
+            top = b.op("max", (row,), source, reduce=(column,))
+            power = b.op("exp", axes, b.op("sub", axes, source, top))
+            made = b.op("div", axes, power, b.op("sum", (row,), power, reduce=(column,)))
+        case 1:
+            share = b.const(1 / 64)
+            centred = b.op(
+                "sub", axes, source, b.op("mul", (row,), b.op("sum", (row,), source, reduce=(column,)), share)
+            )
+            spread = b.op("sum", (row,), b.op("mul", axes, centred, centred), reduce=(column,))
+            made = b.op("div", axes, centred, b.op("sqrt", (row,), b.op("add", (row,), spread, b.const(0.5))))
+        case _:
+            made = b.op("mul", axes, source, (x, axes))
+            outputs.append(b.op("sum", (row,), made, reduce=(column,)))
+    if seed % 2:
+        outputs.append(b.op("sum", (column,), source if rng.random() < 0.5 else made, reduce=(row,)))
+    return pruned(b.subgraph(*sorted((made, *outputs))))
 
 
 def joined(seed: int) -> Subgraph:

@@ -1,0 +1,102 @@
+"""CUDA under watch: the emulator, on a device so small that small subgraphs meet its limits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stitchtune.graphs.subgraph import Subgraph
+from stitchtune.kernels.cuda.built import BuiltCuda
+from stitchtune.kernels.cuda.emulator import emulate
+from stitchtune.search_space.devices import device_target
+from stitchtune.search_space.plan import Plan
+
+from tests.differential import drawing
+from tests.differential.cuda_marks import EVERY_CUDA_MARK, cuda_marks
+from tests.differential.cuda_mutations import CUDA_MUTATIONS
+from tests.differential.machine import Arrays, Pair, Setting, Wrong
+from tests.differential.marks import Mark
+from tests.differential.mutations import apart, merge_kernels
+
+
+class EmulatedCuda:
+    """Few resident blocks and little shared memory, so that small subgraphs meet their limits."""
+
+    name = "cuda"
+    target = replace(
+        device_target("cuda:h200"),
+        name="cuda:small",
+        processors=2,
+        block_bytes=16 * 1024,
+        resident_threads=512,
+        resident_blocks=4,
+        shared_bytes=40 * 1024,
+    )
+    unit = 8
+    kinds = "rsrgrjrs"
+    focus = (5, 4, 6)
+    wanted = EVERY_CUDA_MARK
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+
+    def setting(self, batch: int) -> Setting:
+        return Setting("fast" if batch % 5 == 4 else "strict", aligned=batch % 3 != 1, wide=batch % 4 == 2)
+
+    def draw(self, sub: Subgraph, turn: int) -> tuple[Plan, tuple[str, ...]]:
+        """Every other plan has two phases or more where any legal plan of the subgraph is found that has."""
+        plan, path = drawing.draw(sub, turn, self.target, CUDA_MUTATIONS)
+        if turn % 2 or plan.barriers:
+            return plan, path
+        rng = random.Random(turn)
+        for start, names in ((plan, path), (drawing.base(sub, "unfused", rng, self.target), ("unfused",))):
+            for change in (merge_kernels, apart):
+                joined = drawing.legal(sub, start, change, rng, self.target)
+                if joined is not None and joined.barriers:
+                    return joined, (*names, change.__name__)
+        return plan, path
+
+    def build(self, pairs: Sequence[Pair], setting: Setting, unit: int) -> list[Any]:
+        items = [(p.subject.sub, p.plan) for p in pairs]
+        return list(
+            emulate.build_emulated(
+                items,
+                self.target,
+                precision=setting.precision,
+                cache=self.cache,
+                aligned=setting.aligned,
+                index_bits=64 if setting.wide else None,
+            )
+        )
+
+    def run(self, built: BuiltCuda, pair: Pair, setting: Setting) -> Arrays:
+        """On all resident blocks and on one, with other poison."""
+        found = [self._once(built, pair, setting, poison, blocks) for poison, blocks in ((0xFF, None), (0x5A, 1))]
+        for i, (one, other) in enumerate(zip(*found, strict=True)):
+            if one.tobytes() != other.tobytes():
+                at = np.flatnonzero(one.reshape(-1).view(np.uint8) != other.reshape(-1).view(np.uint8))
+                raise Wrong(f"output {i} has other bits on fewer blocks: element {int(at[0]) // one.itemsize}")
+        return found[0]
+
+    def _once(self, built: BuiltCuda, pair: Pair, setting: Setting, poison: int, blocks: int | None) -> Arrays:
+        sub, inputs = pair.subject.sub, pair.subject.inputs
+        outputs: Arrays = []
+        for v in sub.outputs:
+            array = np.empty(sub.shape(v), sub.values[v].dtype.numpy)
+            array.reshape(-1).view(np.uint8)[:] = poison
+            outputs.append(array)
+        before = [a.tobytes() for a in inputs]
+        ran = emulate.run(built, inputs, outputs, offset_elements=0 if setting.aligned else 1, resident_blocks=blocks)
+        if ran.findings:
+            raise Wrong("; ".join(f"{f.kind} in {f.kernel}: {f.where}" for f in ran.findings[:3]))
+        if before != [a.tobytes() for a in inputs]:
+            raise Wrong("an input was changed")
+        return outputs
+
+    def marks(self, pair: Pair, built: BuiltCuda, setting: Setting) -> set[Mark]:
+        found = cuda_marks(pair.subject.sub, pair.plan, built.kernels)
+        return found if setting.aligned else found | {("base", "misaligned")}
