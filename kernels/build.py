@@ -11,6 +11,7 @@ from ..search_space.plan import Plan
 from ..search_space.target import Target
 from .compile import Artifact, BuildFailure, Compiler, compile_units, find_compiler
 from .cpp import emit
+from .cuda.built import BuiltCuda
 from .loops import Array, Expr, LoopKernel, evaluate
 from .lower import lower
 
@@ -62,18 +63,36 @@ def build_plans(
     jobs: int = 2,
     compiler: Compiler | None = None,
     per_unit: int = 1,
-) -> list[BuiltPlan | BuildFailure]:
+) -> Sequence[BuiltPlan | BuiltCuda | BuildFailure]:
     """Each (subgraph, plan) lowered and compiled; `per_unit` neighbours share a unit, equal units are compiled once.
 
-    A unit of many plans saves what the compiler needs for every unit, but one that does not compile fails them all.
-    Raises LoweringError for an inconsistent plan and OSError when the cache cannot be used.
+    What comes is of the target's kind. `compiler` is the CPU's. A unit of many plans saves what the compiler needs for
+    every unit, but (on the CPU) one that does not compile fails them all. Raises LoweringError for an inconsistent plan
+    and OSError when the cache cannot be used.
     """
+    if target.kind == "cuda":
+        from .cuda.build import build_cuda
+
+        return build_cuda(items, target, precision=precision, cache=cache, jobs=jobs, per_unit=per_unit)
+    return build_cpu(items, target, precision, cache, jobs, compiler, per_unit)
+
+
+def build_cpu(
+    items: Sequence[tuple[Subgraph, Plan]],
+    target: Target,
+    precision: str,
+    cache: Path,
+    jobs: int,
+    compiler: Compiler | None,
+    per_unit: int,
+) -> list[BuiltPlan | BuildFailure]:
+    """What `build_plans` does for a target of kind "cpu"."""
     compiler = compiler or find_compiler()
     if compiler is None:
         return [BuildFailure("compiler", "no C++ compiler works here: install g++ or clang++") for _ in items]
     lowered = [lower(sub, plan, target, precision) for sub, plan in items]
     units = [range(i, min(i + per_unit, len(items))) for i in range(0, len(items), per_unit)]
-    names = {i: _symbols(i - unit.start, len(lowered[i])) for unit in units for i in unit}
+    names = {i: symbols(i - unit.start, len(lowered[i])) for unit in units for i in unit}
     sources = [
         emit([k for i in unit for k in lowered[i]], [n for i in unit for n in names[i]], compiler.vector_math)
         for unit in units
@@ -89,7 +108,7 @@ def build_plans(
     return built
 
 
-def _symbols(plan: int, kernels: int) -> tuple[str, ...]:
+def symbols(plan: int, kernels: int) -> tuple[str, ...]:
     """The functions of the kernels of a unit's plan number `plan`."""
     prefix = f"st_p{plan}_k" if plan else "st_k"
     return tuple(f"{prefix}{k}" for k in range(kernels))

@@ -310,3 +310,37 @@ def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
         yield statement
         if isinstance(statement, For | If):
             yield from statements(statement.body)
+
+
+def expressions(statement: Stmt) -> Iterator[Expr]:
+    """The expressions of a statement itself, not of the statements in it."""
+    match statement:
+        case Let(_, value) | Assign(_, value):
+            yield value
+        case Store(_, offset, value):
+            yield from (offset, value)
+        case Stream(_, offset, _, count):
+            yield from (offset, count)
+        case LoadPack(_, _, offset) | StorePack(_, offset):
+            yield offset
+        case For(_, start, stop):
+            yield from (start, stop)
+        case If(condition):
+            yield condition
+        case _:
+            pass
+
+
+def within(expr: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of."""
+    yield expr
+    match expr:
+        case Apply(_, _, operands):
+            for operand in operands:
+                yield from within(operand)
+        case Load(_, offset, _, mask):
+            yield from within(offset)
+            if mask is not None:
+                yield from within(mask)
+        case _:
+            pass

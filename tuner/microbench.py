@@ -20,6 +20,7 @@ import numpy as np
 from ..graphs.dtypes import DType
 from ..graphs.subgraph import AxisVar, Read, Subgraph, Value
 from ..kernels.build import BuiltPlan, build_plans
+from ..kernels.compile import BuildFailure
 from ..kernels.launch import Bound, Launcher
 from ..kernels.team import Team
 from ..search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
@@ -65,8 +66,9 @@ def measure_device(target: Target, device: Device, cache: Path, jobs: int = 2) -
     with contextlib.closing(device.open()) as team:
         runs: dict[str, Bound] = {}
         for bench, item in zip(benches, built, strict=True):
-            if not isinstance(item, BuiltPlan):
+            if isinstance(item, BuildFailure):
                 raise DeviceError(f"microbenchmark {bench.name} does not build: {item.message}")
+            assert isinstance(item, BuiltPlan)  # the microbenchmarks are the CPU's
             runs[bench.name] = _bind(bench.sub, item, team)
         # Passes over all of them, so that a moment's load of the machine does not fall on one.
         begin, improved, passes = time.monotonic(), True, 0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graphs.partition import Component
-from ...kernels.build import build_plans
+from ...kernels.build import BuiltPlan, build_plans
 from ...kernels.compile import BuildFailure
 from ...kernels.executor import compile_graph
 from ...kernels.launch import Bound, Launcher
@@ -56,7 +56,7 @@ def _bind(component: Component, task: Task) -> Bound:
     runtime = build_runtime(cache)
     [built] = build_plans([(sub, task.plans[0])], task.target, cache=cache, jobs=1)
     assert not isinstance(runtime, BuildFailure)
-    assert not isinstance(built, BuildFailure)
+    assert isinstance(built, BuiltPlan)
     inputs = [array.reshape(sub.shape(v)) for array, v in zip(task.feeds, sub.inputs, strict=True)]
     outputs = [np.empty(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
     return Launcher(built, shared_team(runtime, task.threads)).bind(inputs, outputs)

@@ -6,7 +6,7 @@ a function that each of them defines for itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...graphs.dtypes import DType
@@ -31,8 +31,9 @@ from ..loops import (
     Store,
     StorePack,
     Sync,
-    locals_of,
+    expressions,
     statements,
+    within,
 )
 from .built import Parameter
 from .tables import CHOICE, EQUALITY, MEMORY, SCALAR, SUM, Text, literal, spell
@@ -52,7 +53,7 @@ class Unit:
 def emit(kernels: Sequence[LoopKernel], names: Sequence[str], min_blocks: Sequence[int] | None = None) -> Unit:
     """The source of one unit: `names[k]` is the symbol of `kernels[k]`.
 
-    min_blocks   blocks that one multiprocessor should be able to hold, which caps the registers; 1 for each unless given
+    min_blocks   blocks that one multiprocessor should hold, which caps the registers; 1 for each unless given
     """
     least = min_blocks or [1] * len(kernels)
     made = [_kernel(k, name, blocks) for k, name, blocks in zip(kernels, names, least, strict=True)]
@@ -333,78 +334,27 @@ def _packs(width: int, align: int, dtype: DType) -> Iterator[tuple[int, int]]:
 
 
 def _reads(statement: Stmt) -> Iterator[str]:
-    """The arrays that a statement itself reads (not those of its body)."""
-    match statement:
-        case Let(_, value) | Assign(_, value):
-            yield from _loads(value)
-        case Store(_, offset, value):
-            yield from (*_loads(offset), *_loads(value))
-        case LoadPack(_, array, offset):
-            yield from (array, *_loads(offset))
-        case StorePack(_, offset):
-            yield from _loads(offset)
-        case For(_, start, stop):
-            yield from (*_loads(start), *_loads(stop))
-        case If(condition):
-            yield from _loads(condition)
-        case _:
-            pass
-
-
-def _loads(expr: Expr) -> Iterator[str]:
-    match expr:
-        case Apply(_, _, operands):
-            for operand in operands:
-                yield from _loads(operand)
-        case Load(array, offset, _, mask):
-            yield array
-            yield from _loads(offset)
-            if mask is not None:
-                yield from _loads(mask)
-        case _:
-            pass
-
-
-def _expressions(statement: Stmt) -> Iterator[Expr]:
-    match statement:
-        case Let(_, value) | Assign(_, value):
-            yield value
-        case Store(_, offset, value):
-            yield from (offset, value)
-        case LoadPack(_, _, offset) | StorePack(_, offset):
-            yield offset
-        case For(_, start, stop):
-            yield from (start, stop)
-        case If(condition):
-            yield condition
-        case _:
-            pass
+    """The arrays that a statement itself reads, not those of its body."""
+    if isinstance(statement, LoadPack):
+        yield statement.array
+    for expr in expressions(statement):
+        yield from (e.array for e in within(expr) if isinstance(e, Load))
 
 
 def _mentions(body: Sequence[Stmt], local: Local) -> bool:
-    return any(local in locals_of(e) for s in statements(body) for e in _expressions(s))
+    return any(local in within(expr) for s in statements(body) for expr in expressions(s))
 
 
-def _indexes_registers(loop: For, registers: dict[str, DType]) -> bool:
-    """True when an element of a register array depends on the loop's variable: it must be unrolled to stay in registers."""
-    varying = {loop.local}
+def _indexes_registers(loop: For, registers: Container[str]) -> bool:
+    """True when the loop's variable says which element of a register array is meant: unless such a loop is unrolled,
+    the array cannot stay in registers."""
+    varying: set[Expr] = {loop.local}
     for statement in statements(loop.body):
-        if isinstance(statement, Let) and varying & set(locals_of(statement.value)):
+        if isinstance(statement, Let) and not varying.isdisjoint(within(statement.value)):
             varying.add(statement.local)
-        elif (
-            isinstance(statement, Store) and statement.array in registers and varying & set(locals_of(statement.offset))
-        ):
-            return True
-        if any(_register_load(e, registers, varying) for e in _expressions(statement)):
+        accesses = [(e.array, e.offset) for expr in expressions(statement) for e in within(expr) if isinstance(e, Load)]
+        if isinstance(statement, Store):
+            accesses.append((statement.array, statement.offset))
+        if any(array in registers and not varying.isdisjoint(within(offset)) for array, offset in accesses):
             return True
     return False
-
-
-def _register_load(expr: Expr, registers: dict[str, DType], varying: set[Local]) -> bool:
-    match expr:
-        case Apply(_, _, operands):
-            return any(_register_load(o, registers, varying) for o in operands)
-        case Load(array, offset):
-            return array in registers and bool(varying & set(locals_of(offset)))
-        case _:
-            return False

@@ -170,8 +170,8 @@ def _steady(log: bytes) -> str:
 
 def _bytes(size: Any, get: Any, program: Any) -> bytes:
     """What a pair of NVRTC's functions gives: a size, then so many bytes."""
-    _, count = size(program)
-    buffer = b" " * count
+    count: int = size(program)[1]
+    buffer: bytes = b" " * count
     get(program, buffer)
     return buffer
 

@@ -32,14 +32,6 @@ def resident_blocks(target: Target, threads: int, registers: int, shared_bytes: 
     return min(target.resident_blocks, by_threads, by_registers, by_shared)
 
 
-def most_registers(target: Target, threads: int, blocks: int) -> int:
-    """The most registers a thread may have so that `blocks` blocks are resident as far as registers go; 0 if none do."""
-    warps = -(-threads // WARP) * blocks
-    per_partition = -(-warps // WARP_UNIT)
-    units = target.registers // WARP_UNIT // REGISTER_UNIT // per_partition
-    return min(MOST_REGISTERS, units * REGISTER_UNIT // WARP // 8 * 8)
-
-
 def _register_warps(target: Target, registers: int) -> int:
     """Warps that the register file holds: each partition takes whole warps, each in whole units."""
     if registers > MOST_REGISTERS:

@@ -100,7 +100,7 @@ _CALL = {
 
 
 def spell(op: str, result: DType, operand: DType, texts: list[Text]) -> Text:
-    """CUDA C++ for `op` on operands of one class (that of `operand`). Raises KeyError when the table has no such entry."""
+    """CUDA C++ for `op` on operands of one class (that of `operand`). Raises KeyError when there is no such entry."""
     kind = "float" if operand.is_float else "bool" if operand is DType.BOOL else "integer"
     infix = _INFIX[kind].get(op) or _INFIX_ANY.get(op)
     if infix is not None:
