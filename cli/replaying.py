@@ -13,6 +13,7 @@ from ..graphs.subgraph import Subgraph
 from ..graphs.tolerance import expect
 from ..graphs.verify_subgraph import verify_subgraph
 from ..kernels.build import BuiltPlan, build_plans
+from ..kernels.compile import BuildFailure
 from ..results.database import Database
 from ..results.rows import Stored
 from ..search_space import legality
@@ -48,6 +49,7 @@ def replay(database: Database, stored: Stored, out: Path | None, as_json: bool) 
                 measurer.load(write_subject(Path(folder), sub, inputs, reference))
                 outcome = measurer.measure(built).candidates[0]
         else:
+            assert isinstance(built, BuildFailure)
             outcome = Outcome("compile-failed", built.message)
     _tell(stored, outcome, file, as_json)
     return 0 if outcome.status == "ok" else 1
