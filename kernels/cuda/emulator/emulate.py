@@ -20,7 +20,7 @@ from ..built import BuiltCuda, Launch, Parameter
 from ..emit import emit
 from ..occupancy import resident_blocks
 from .entries import unit
-from .findings import Finding
+from .findings import Counters, Finding
 from .library import kernel_compiler
 from .machine import Machine, Memory, Settings, barrier_word, virtual_blocks
 
@@ -37,9 +37,10 @@ _BASE_ALIGNMENT = 256
 
 @dataclass(frozen=True)
 class Emulation:
-    """What running a plan's launches once has shown."""
+    """What running a plan's launches once has shown. `counters` are of each launch, where they were asked for."""
 
     findings: tuple[Finding, ...]
+    counters: tuple[Counters, ...] = ()
 
 
 def build_emulated(
@@ -113,12 +114,13 @@ def run(
     grid: int | None = None,
     seed: int = 0,
     check: bool = True,
+    count: bool = False,
 ) -> Emulation:
     """Runs all launches of a plan once, as `Settings` says; the outputs are written.
 
     Raises OSError when the emulator cannot be compiled, MemoryError when its shadow memory cannot be had.
     """
-    settings = Settings(offset_elements, resident_blocks, grid, seed, check)
+    settings = Settings(offset_elements, resident_blocks, grid, seed, check, count)
     return run_launches(
         built.image,
         built.source,
@@ -185,15 +187,18 @@ def run_launches(
     ]
     word = barrier_word()
     findings: list[Finding] = []
+    counters: list[Counters] = []
     with Machine(memory, image.parent) as machine:
         for launch in launches:
-            found, whole = machine.launch(image, launch, arguments, word.ctypes.data, settings, source)
-            findings += found
-            if not whole:
+            outcome = machine.launch(image, launch, arguments, word.ctypes.data, settings, source)
+            findings += outcome.findings
+            if outcome.counters:
+                counters.append(outcome.counters)
+            if not outcome.whole:
                 break
     for into, made in zip(outputs, data[len(inputs) :], strict=False):
         into.reshape(-1).view(np.uint8)[:] = made
-    return Emulation(tuple(findings))
+    return Emulation(tuple(findings), tuple(counters))
 
 
 def launch_kernel(
@@ -213,8 +218,8 @@ def launch_kernel(
     elements = _element_sizes([launch], [16] * len(buffers))
     memory = [Memory(at, size, element, True) for (at, size), element in zip(buffers, elements, strict=True)]
     with Machine(memory, image.parent) as machine:
-        found, _ = machine.launch(image, launch, arguments, barrier, Settings(shared_bytes=target.block_bytes))
-    return tuple(found)
+        settings = Settings(shared_bytes=target.block_bytes)
+        return machine.launch(image, launch, arguments, barrier, settings).findings
 
 
 def _input(array: Array, offset: int) -> NDArray[np.uint8]:

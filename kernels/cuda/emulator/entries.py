@@ -54,7 +54,8 @@ def entry(symbol: str) -> str:
 
 def runtime_source() -> str:
     """The runtime's library, as one unit."""
-    return "".join(_read(FOLDER / name) for name in ("interface.h", "runtime.h", "fiber.h", "shadow.h", "runtime.cpp"))
+    names = ("interface.h", "runtime.h", "fiber.h", "counts.h", "shadow.h", "runtime.cpp")
+    return "".join(_read(FOLDER / name) for name in names)
 
 
 @cache

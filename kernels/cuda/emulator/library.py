@@ -53,6 +53,23 @@ class FindingRecord(ctypes.Structure):
     )
 
 
+class TrafficRecord(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in ("sectors", "bytes", "block_sectors", "requests", "request_sectors", "request_bytes")
+    )
+
+
+class CountsRecord(ctypes.Structure):
+    _fields_ = (
+        ("phase", ctypes.c_int32),
+        ("position", ctypes.c_int32),
+        ("reads", TrafficRecord),
+        ("writes", TrafficRecord),
+        ("conflicts", ctypes.c_int64),
+    )
+
+
 def kernel_compiler(compiler: Compiler, *, count_steps: bool = False) -> Compiler:
     """`compiler` with the flags that kernels of the emulator are compiled with."""
     return replace(compiler, machine=(*FLAGS, *(STEP_FLAGS if count_steps else ())), vector_math=False)
@@ -80,6 +97,8 @@ def _load_runtime(path: Path) -> ctypes.CDLL:
     library.st_launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     library.st_findings.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     library.st_findings.restype = None
+    library.st_counts.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.st_counts.restype = ctypes.c_int
     library.st_close.argtypes = (ctypes.c_void_p,)
     library.st_close.restype = None
     return library

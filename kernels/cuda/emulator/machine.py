@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,8 +14,8 @@ import numpy as np
 
 from ...loops import LoopKernel, evaluate
 from ..built import Launch
-from .findings import KINDS, Finding
-from .library import Buffer, FindingRecord, LaunchRecord, address, load_kernels, runtime
+from .findings import KINDS, BufferCounts, Counters, Finding, PhaseCounts, Traffic
+from .library import Buffer, CountsRecord, FindingRecord, LaunchRecord, TrafficRecord, address, load_kernels, runtime
 
 STEPS = 4_000_000_000
 """Accesses and synchronisations of one launch, at most."""
@@ -36,6 +36,7 @@ class Settings:
     grid             blocks of each launch instead of what the launch says
     seed             0: threads in order; else an order drawn from it
     check            look for races, uninitialised reads, writes to const (bounds and alignment always)
+    count            count traffic
     steps            accesses and synchronisations of one launch, at most
     findings         so many end a launch
     shared_bytes     most that a block may ask for
@@ -46,6 +47,7 @@ class Settings:
     grid: int | None = None
     seed: int = 0
     check: bool = True
+    count: bool = False
     steps: int = STEPS
     findings: int = 8
     shared_bytes: int = MOST_SHARED_BYTES
@@ -62,6 +64,15 @@ class Memory:
     bytes: int
     element: int
     initialised: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one launch has shown; `whole`: it ran to its end."""
+
+    findings: tuple[Finding, ...]
+    whole: bool
+    counters: Counters | None = None
 
 
 _alone = threading.Lock()
@@ -102,11 +113,11 @@ class Machine:
         barrier: int,
         settings: Settings,
         source: str = "",
-    ) -> tuple[list[Finding], bool]:
-        """What one launch shows, and whether it ran to its end. `barrier` is the address of the barrier's word."""
+    ) -> Outcome:
+        """What one launch shows. `barrier` is the address of the barrier's word."""
         refusal = _refusal(launch, settings)
         if refusal:
-            return [Finding("limit", launch.symbol, refusal)], False
+            return Outcome((Finding("limit", launch.symbol, refusal),), False)
         record, _kept = self._record(load_kernels(image), launch, arguments, barrier, settings)
         total = self._runtime.st_launch(self._emulator, ctypes.addressof(record))
         if total < 0:
@@ -116,7 +127,15 @@ class Machine:
         new = found[self._seen : total]
         self._seen = total
         lines = source.splitlines()
-        return [_finding(f, launch.symbol, lines) for f in new], not any(f.terminal for f in new)
+        findings = tuple(_finding(f, launch.symbol, lines) for f in new)
+        return Outcome(findings, not any(f.terminal for f in new), self._counters(launch) if settings.count else None)
+
+    def _counters(self, launch: Launch) -> Counters:
+        n = self._runtime.st_counts(self._emulator, None)
+        records = (CountsRecord * max(1, n))()
+        self._runtime.st_counts(self._emulator, ctypes.addressof(records))
+        each = 1 + len(self._buffers)  # of each phase: shared memory, then the buffers
+        return Counters(launch.symbol, tuple(_phase(records[i : i + each]) for i in range(0, n, each)))
 
     def _record(
         self, kernels: ctypes.CDLL, launch: Launch, arguments: Sequence[int], barrier: int, settings: Settings
@@ -144,7 +163,7 @@ class Machine:
             shared_bytes=launch.shared_bytes,
             resident=settings.resident_blocks or min(blocks, MOST_BLOCKS),
             check=settings.check,
-            count=False,
+            count=settings.count,
             most_findings=settings.findings,
             seed=settings.seed,
             steps=settings.steps,
@@ -173,6 +192,17 @@ def _finding(found: FindingRecord, kernel: str, lines: Sequence[str]) -> Finding
     place = f"line {found.line} `{text}`: " if text else ""
     where = f"{place}{who}, phase {found.phase}: {found.text.decode()}"
     return Finding(KINDS[found.kind], kernel, where, found.line if text else 0)
+
+
+def _phase(records: Sequence[CountsRecord]) -> PhaseCounts:
+    shared, *rest = records
+    buffers = (BufferCounts(r.position, _traffic(r.reads), _traffic(r.writes)) for r in rest)
+    touched = tuple(b for b in buffers if b.reads.sectors or b.writes.sectors)
+    return PhaseCounts(touched, shared.reads.requests + shared.writes.requests, shared.conflicts)
+
+
+def _traffic(record: TrafficRecord) -> Traffic:
+    return Traffic(*(getattr(record, f.name) for f in fields(Traffic)))
 
 
 def virtual_blocks(kernel: LoopKernel, arguments: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ struct Thread {
 
 struct Warp {
   uint32_t segment;  // 0: none yet since the last synchronisation
-  uint8_t arrived, exited;
+  uint8_t arrived, exited, at_block;  // lanes
 };
 
 struct Block {
@@ -27,6 +27,7 @@ struct Block {
   std::vector<uint16_t> ready;
   size_t next_ready = 0;
   std::vector<uint16_t> polling;
+  std::vector<Log> logs;  // of each thread
   std::vector<unsigned char> memory;
   Region shared{};
   uint32_t epoch, grid_epoch, poll_epoch;
@@ -40,6 +41,7 @@ class Emulator {
  public:
   std::vector<Region> regions;
   std::vector<StFinding> findings;
+  Counts counts;
   Stacks stacks;
   Segment* segments = (Segment*)map_zeros(sizeof(Segment) * kMostSegments);
   uint32_t next_segment = 1;
@@ -102,6 +104,9 @@ class Emulator {
   void resume(Thread& t);
   void finish(Thread& t);
   bool poll(Block& b);
+  void merge_logs(const Thread& t) {
+    if (launch->count) counts.merge(&block->logs[t.number & ~31]);
+  }
   void explain(const std::vector<std::unique_ptr<Block>>& active);
   static void trampoline();
 };
@@ -178,7 +183,7 @@ void Emulator::trampoline() {
 void Emulator::finish(Thread& t) {
   t.state = kDone;
   ++block->exited;
-  ++warp_of(t).exited;
+  if (++warp_of(t).exited + warp_of(t).at_block == 32) merge_logs(t);
   if (warp_of(t).arrived) stop(kExited, 0, "a thread exits while others of its warp wait for it");
   if (block->arrived) stop(kExited, 0, "a thread exits while others of its block wait for it at a barrier");
   Context nowhere;
@@ -206,6 +211,7 @@ void Emulator::arrive_warp(State state, int line) {
   if (++w.arrived < 32) return wait(state, line);
   w.arrived = 0;
   thread->state = state;
+  merge_logs(*thread);
   Thread* lanes = &block->threads[first];
   if (state == kAtShuffle) {
     uint64_t given[32];
@@ -243,10 +249,11 @@ void Emulator::sync_block(int line) {
       stop(kDivergence, thread->grid_line ? thread->grid_line : line, text);
     }
   }
+  if (++warp_of(*thread).at_block == 32) merge_logs(*thread);
   if (++block->arrived < launch->threads) return wait(kAtBlock, line);
   block->arrived = 0;
   ++block->epoch;
-  for (Warp& w : block->warps) w.segment = 0;
+  for (Warp& w : block->warps) w.segment = w.at_block = 0;
   for (Thread& t : block->threads) wake(t);
   wait(kReady, line);
 }
@@ -270,6 +277,7 @@ void Emulator::leave_grid(int line) {
   thread->grid_line = 0;
   if (thread->grids++ != block->grid_epoch) return;
   ++block->grid_epoch;
+  if (launch->count) counts.visit((int)block->grid_epoch);
   for (Warp& w : block->warps) w.segment = 0;
 }
 
@@ -328,6 +336,12 @@ void* Emulator::access(const void* base, int64_t offset, int bytes, int how, int
   }
   if ((region->base + at) & (uint64_t)(bytes - 1)) report(kMisaligned, line, "the address is not a multiple of the access");
   if (launch->check) check(*region, at, bytes, how, line);
+  if (launch->count) {
+    int write = how & ST_WRITE;
+    if (region->sectors) counts.touch(region->sectors, region->position, at, bytes, write);
+    counts.add(block->logs[thread->number],
+               {at, (uint32_t)line, (int16_t)region->position, (uint8_t)bytes, (uint8_t)write});
+  }
   return (void*)(region->base + at);
 }
 
@@ -435,6 +449,10 @@ std::unique_ptr<Block> Emulator::start_block(int64_t number) {
   b->polling.clear();
   b->next_ready = 0;
   memset(b->memory.data(), 0xff, b->memory.size());
+  if (launch->count) {
+    b->logs.resize(launch->threads);
+    counts.visit(0);
+  }
   for (Warp& w : b->warps) w = {};
   for (int t = 0; t < launch->threads; ++t) {
     b->threads[t] = Thread{};
@@ -500,6 +518,12 @@ void Emulator::run(const StLaunch& asked) {
   spare.clear();
   now.grid = (int)asked.blocks;
   for (size_t i = 0; i < regions.size(); ++i) regions[i].writable = asked.writable[i];
+  counts.start((int)regions.size());
+  if (asked.count)
+    for (Region& r : regions) {
+      if (r.sectors) munmap(r.sectors, r.sector_count() * sizeof(Sector));
+      r.sectors = (Sector*)map_zeros(r.sector_count() * sizeof(Sector));
+    }
 
   std::vector<std::unique_ptr<Block>> active;
   int64_t next = 0, done = 0;
@@ -530,7 +554,7 @@ void Emulator::run(const StLaunch& asked) {
       if (t.stack) stacks.give(t.stack);
     spare.push_back(std::move(b));
   }
-  for (auto& b : spare) munmap(b->shared.cells, b->shared.count() * sizeof(Cell));
+  for (auto& b : spare) b->shared.unmap();
   spare.clear();
   launch = nullptr;
 }
@@ -599,9 +623,16 @@ void st_findings(void* emulator, StFinding* into) {
   std::copy(all.begin(), all.end(), into);
 }
 
+// Counters of the last launch; `into` null: how many there are.
+int st_counts(void* emulator, StCounts* into) {
+  auto& all = ((Emulator*)emulator)->counts.all;
+  if (into) std::copy(all.begin(), all.end(), into);
+  return (int)all.size();
+}
+
 void st_close(void* emulator) {
   auto* e = (Emulator*)emulator;
-  for (Region& r : e->regions) munmap(r.cells, r.count() * sizeof(Cell));
+  for (Region& r : e->regions) r.unmap();
   delete e;
 }
 }

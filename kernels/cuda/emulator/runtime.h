@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,9 +35,15 @@ struct StFinding {
   char text[240];
 };
 
+// Reads or writes of one buffer in one phase. Sectors are of 32 bytes.
+struct StTraffic {
+  int64_t sectors, bytes;  // distinct in the phase
+  int64_t block_sectors;   // distinct in a block, summed
+  int64_t requests, request_sectors, request_bytes;  // of warps; distinct in a request, summed
+};
+
 struct StCounts {
   int32_t phase, position;  // position -1: shared memory
-  int64_t read_sectors, written_sectors, block_read_sectors, block_written_sectors;
-  int64_t read_requests, written_requests, useful_read_bytes, useful_written_bytes;
-  int64_t request_sectors_read, request_sectors_written, conflicts;
+  StTraffic traffic[2];     // reads, writes
+  int64_t conflicts;        // wavefronts beyond the ideal
 };

@@ -35,9 +35,11 @@ struct Region {
   bool writable;     // by the running kernel
   int granule;       // log2 of the bytes that share a cell
   Cell* cells;
-  uint32_t* sectors;  // two per 32 bytes: the last visit that read it, the last that wrote it
+  Sector* sectors;
 
   size_t count() const { return (bytes >> granule) + 1; }
+
+  size_t sector_count() const { return bytes / kSectorBytes + 1; }
 
   void map_cells() { cells = (Cell*)map_zeros(count() * sizeof(Cell)); }
 
@@ -52,5 +54,10 @@ struct Region {
       if (old[i].write | old[i].read)
         for (size_t k = 0; k < (size_t)1 << shift && (i << shift) + k < count(); ++k) cells[(i << shift) + k] = old[i];
     munmap(old, n * sizeof(Cell));
+  }
+
+  void unmap() {
+    munmap(cells, count() * sizeof(Cell));
+    if (sectors) munmap(sectors, sector_count() * sizeof(Sector));
   }
 };
