@@ -41,7 +41,8 @@ def prelude(vector_math: bool) -> str:
     that underflows, which made a masked softmax 20 times slower (docs/decisions.md).
     """
     pragma = "#pragma omp declare simd notinbranch\n" if vector_math else ""
-    lines = [(_RUNTIME / "prelude.h").read_text(), 'extern "C" {\n']
+    lines = [(_RUNTIME / name).read_text() for name in ("prelude.h", "arithmetic.h")]
+    lines.append('extern "C" {\n')
     for kind, suffix in (("float", "f"), ("double", "")):
         for name in VECTOR_MATH:
             lines.append(f"{pragma}__attribute__((const)) {kind} {name}{suffix}({kind}) noexcept;\n")
@@ -166,7 +167,7 @@ class _Text:
         dtype = self._touch(array)
         element = f"{array}[{self.expr(offset)}]"
         if dtype.is_low_precision:
-            element = f"st_load_{dtype.value}({element})"
+            element = f"st_widen_{dtype.value}({element})"
         elif dtype is DType.BOOL:
             element = f"({element} != 0)"
         if mask is None:
@@ -213,7 +214,7 @@ class _Text:
         self.written.add(store.array)
         value = self.expr(store.value)
         if dtype.is_low_precision:
-            value = f"st_store_{dtype.value}({value})"
+            value = f"st_narrow_{dtype.value}({value})"
         return f"{store.array}[{self.expr(store.offset)}] = {value};"
 
     def _for(self, loop: For, depth: int) -> Iterator[str]:

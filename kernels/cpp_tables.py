@@ -80,8 +80,8 @@ _INTEGER = {
     "rest": "({0} % {1})",
     "quotient_u32": "int64_t(uint32_t({0}) / uint32_t({1}))",
     "rest_u32": "int64_t(uint32_t({0}) % uint32_t({1}))",
-    "floordiv": "st_floordiv({0}, {1})",
-    "remainder": "st_remainder({0}, {1})",
+    "floordiv": "st_floordiv<{T}>({0}, {1})",
+    "remainder": "st_remainder<{T}>({0}, {1})",
 }
 
 _BOOL = {

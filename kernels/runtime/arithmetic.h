@@ -1,12 +1,21 @@
-// Arithmetic of emitted CUDA kernels, for NVRTC and for the emulator's g++. The including unit defines ST_DEVICE (what
-// stands before a function) and the integer types, and for g++ declares the C library's mathematics. NaN goes through
-// minima and maxima; integers wrap; integer division by zero gives 0.
+// Scalar arithmetic of generated kernels: of C++ inside `omp simd` loops, where g++ turns it into vector code since it is
+// free of branches where that matters, of CUDA under NVRTC, and of CUDA under the emulator's g++. The unit defines
+// ST_DEVICE, what stands before a function, and the integer types. NaN goes through minima and maxima; integers wrap;
+// integer division by zero gives 0.
+
+#ifdef __CUDACC_RTC__
+#define ST_C(function) function
+#else
+#define ST_C(function) __builtin_##function
+#endif
 
 // --- bits
 
 #ifdef __CUDACC_RTC__
 ST_DEVICE uint32_t st_bits(float x) { return __float_as_uint(x); }
 ST_DEVICE float st_float(uint32_t x) { return __uint_as_float(x); }
+#define ST_INFINITY st_float(0x7f800000u)
+#define ST_NAN st_float(0x7fc00000u)
 #else
 ST_DEVICE uint32_t st_bits(float x) {
   uint32_t r;
@@ -18,11 +27,14 @@ ST_DEVICE float st_float(uint32_t x) {
   __builtin_memcpy(&r, &x, 4);
   return r;
 }
+#define ST_INFINITY __builtin_inff()
+#define ST_NAN __builtin_nanf("")
 #endif
-#define ST_INFINITY st_float(0x7f800000u)
-#define ST_NAN st_float(0x7fc00000u)
 
-// --- half precision: memory holds 16 bits, registers hold floats
+// --- half precision: 16 bits in memory, floats in registers
+
+// condition ? a : b without a select: several selects in a row become jumps that keep g++ from vectorising.
+ST_DEVICE uint32_t st_pick(bool condition, uint32_t a, uint32_t b) { return b ^ ((a ^ b) & -(uint32_t)condition); }
 
 #ifdef __CUDACC_RTC__
 ST_DEVICE float st_widen_f16(uint16_t h) {
@@ -35,36 +47,45 @@ ST_DEVICE uint16_t st_narrow_f16(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(f));
   return r;
 }
+ST_DEVICE float st_round_f16(float f) { return st_widen_f16(st_narrow_f16(f)); }
 #else
+// By integer arithmetic: unlike _Float16 it vectorises everywhere.
 ST_DEVICE float st_widen_f16(uint16_t h) {
   // exponent and mantissa as a float 2^112 too small, scaled (exact, subnormals too); infinity and NaN keep their exponent
   uint32_t magnitude = ((uint32_t)h & 0x7fffu) << 13;
-  uint32_t bits = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : st_bits(st_float(magnitude) * 0x1p112f);
-  return st_float(bits | ((uint32_t)h & 0x8000u) << 16);
+  uint32_t bits = st_bits(st_float(magnitude) * 0x1p112f);
+  return st_float(st_pick(magnitude >= 0x0f800000u, magnitude | 0x7f800000u, bits) | ((uint32_t)h & 0x8000u) << 16);
+}
+// To the nearest float16, halves to even: normal numbers by an integer addition at bit 13, subnormal ones by a float
+// addition that puts their last place at the float's; both still floats.
+ST_DEVICE float st_round_f16(float f) {
+  uint32_t w = st_bits(f), magnitude = w & 0x7fffffffu;
+  uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u)) & ~0x1fffu;
+  normal = st_pick(normal >= 0x47800000u, 0x7f800000u, normal);
+  uint32_t tiny = st_bits((st_float(magnitude) + 0.5f) - 0.5f);
+  uint32_t rounded = st_pick(magnitude > 0x7f800000u, 0x7fc00000u, st_pick(magnitude < 0x38800000u, tiny, normal));
+  return st_float(rounded | (w & 0x80000000u));
 }
 ST_DEVICE uint16_t st_narrow_f16(float f) {
-  // halves to even: normal numbers by an integer addition at bit 13, subnormal ones by a float addition that puts their
-  // last place at the float's
-  uint32_t w = st_bits(f), magnitude = w & 0x7fffffffu;
-  uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  uint32_t tiny = st_bits(st_float(magnitude) + 0.5f);
-  uint32_t bits = magnitude > 0x7f800000u   ? 0x7fffu
-                  : magnitude >= 0x477ff000u ? 0x7c00u
-                  : magnitude < 0x38800000u  ? tiny & 0x7fffu
-                                             : normal - (112u << 10);
-  return (uint16_t)(bits | (w & 0x80000000u) >> 16);
+  uint32_t w = st_bits(st_round_f16(f)), magnitude = w & 0x7fffffffu;
+  uint32_t normal = (magnitude >> 13) - (112u << 10);
+  uint32_t tiny = st_bits(st_float(magnitude) + 0.5f) & 0x7fffu;
+  // the low 15 bits of a shifted infinity or NaN are just those of float16
+  uint32_t bits = st_pick(magnitude >= 0x7f800000u, (magnitude >> 13) & 0x7fffu, st_pick(magnitude < 0x38800000u, tiny, normal));
+  return (uint16_t)((bits & 0x7fffu) | ((w & 0x80000000u) >> 16));
 }
 #endif
 ST_DEVICE float st_widen_bf16(uint16_t h) { return st_float((uint32_t)h << 16); }
-ST_DEVICE uint16_t st_narrow_bf16(float f) {
+ST_DEVICE uint32_t st_bits_bf16(float f) {
   uint32_t w = st_bits(f);
-  return (uint16_t)(((w & 0x7fffffffu) > 0x7f800000u ? w | 0x400000u : w + 0x7fffu + ((w >> 16) & 1u)) >> 16);
+  return st_pick((w & 0x7fffffffu) > 0x7f800000u, w | 0x400000u, w + 0x7fffu + ((w >> 16) & 1u));
 }
-ST_DEVICE float st_round_f16(float f) { return st_widen_f16(st_narrow_f16(f)); }
-ST_DEVICE float st_round_bf16(float f) { return st_widen_bf16(st_narrow_bf16(f)); }
+ST_DEVICE uint16_t st_narrow_bf16(float f) { return (uint16_t)(st_bits_bf16(f) >> 16); }
+ST_DEVICE float st_round_bf16(float f) { return st_float(st_bits_bf16(f) & 0xffff0000u); }
 
-// --- packs to and from register arrays
+// --- packs of CUDA's memory accesses, to and from register arrays
 
+template <int N, class T> struct st_pack;
 template <int N, class T, class R> ST_DEVICE void st_unpack(R* into, st_pack<N, T> p) {
 #pragma unroll
   for (int k = 0; k < N; ++k) into[k] = (R)p.x[k];
@@ -172,22 +193,17 @@ template <class T> ST_DEVICE bool st_before_argmin_last(T a, int64_t i, T b, int
 
 // --- floating point
 
-ST_DEVICE bool st_isnan(float a) { return a != a; }
-ST_DEVICE bool st_isnan(double a) { return a != a; }
-ST_DEVICE bool st_isinf(float a) { return fabsf(a) == ST_INFINITY; }
-ST_DEVICE bool st_isinf(double a) { return fabs(a) == (double)ST_INFINITY; }
-ST_DEVICE float st_sign(float a) { return a != a ? a : float(a > 0) - float(a < 0); }
-ST_DEVICE double st_sign(double a) { return a != a ? a : double(a > 0) - double(a < 0); }
-ST_DEVICE float st_fmod(float a, float b) { return fmodf(a, b); }
-ST_DEVICE double st_fmod(double a, double b) { return fmod(a, b); }
-ST_DEVICE float st_mod(float a, float b) {
-  const float r = fmodf(a, b);
-  return r == 0 ? copysignf(r, b) : (r < 0) != (b < 0) ? r + b : r;
-}
-ST_DEVICE double st_mod(double a, double b) {
-  const double r = fmod(a, b);
-  return r == 0 ? copysign(r, b) : (r < 0) != (b < 0) ? r + b : r;
-}
+#define ST_FLOAT(T, S)                                                                                                 \
+  ST_DEVICE bool st_isnan(T a) { return a != a; }                                                                      \
+  ST_DEVICE bool st_isinf(T a) { return ST_C(fabs##S)(a) == T(ST_INFINITY); }                                          \
+  ST_DEVICE T st_sign(T a) { return a != a ? a : T(a > 0) - T(a < 0); }                                                \
+  ST_DEVICE T st_fmod(T a, T b) { return ST_C(fmod##S)(a, b); }                                                        \
+  ST_DEVICE T st_mod(T a, T b) {                                                                                       \
+    T r = ST_C(fmod##S)(a, b);                                                                                         \
+    return r == 0 ? ST_C(copysign##S)(r, b) : (r < 0) != (b < 0) ? r + b : r;                                          \
+  }
+ST_FLOAT(float, f)
+ST_FLOAT(double, )
 
 // The rounding error of a + b, exact (Knuth's TwoSum); 0 where the sum is infinite or NaN.
 ST_DEVICE float st_sum_error(float a, float b) {

@@ -70,11 +70,11 @@ def test_literals_are_exact() -> None:
 CONVERSIONS = """
 extern "C" void run(const float* f, uint16_t* h, uint16_t* b, float* rh, float* rb, int64_t n) {
   #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) h[i] = st_store_f16(f[i]);
+  for (int64_t i = 0; i < n; ++i) h[i] = st_narrow_f16(f[i]);
   #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) b[i] = st_store_bf16(f[i]);
+  for (int64_t i = 0; i < n; ++i) b[i] = st_narrow_bf16(f[i]);
   #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) rh[i] = st_load_f16(h[i]);
+  for (int64_t i = 0; i < n; ++i) rh[i] = st_widen_f16(h[i]);
   #pragma omp simd
   for (int64_t i = 0; i < n; ++i) rb[i] = st_round_f16(f[i]);
 }
