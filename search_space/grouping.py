@@ -8,16 +8,24 @@ first phase in which all its producers are complete.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from .draft import Context, GroupDraft
 from .knobs import Ask, Knob
+from .staging import storage_order
 
 SPLIT_WORK = 1 << 16
 """Iteration points from which a reduction with too few rows is split over tasks."""
 
+LINE = 32
+"""Neighbours that a CUDA block takes at least along the axis that lies in memory: four sectors of four bytes each."""
+
 PARALLEL_WORK = 1 << 13
 """Iteration points below which one task does it all sooner than several can be brought together."""
+
+LONG_TASK = 4096
+"""Points of a task from which a CUDA block is slow beside a grid barrier, so that few tasks are split (AStitch: 1024)."""
 
 COMBINE_ELEMENTS = 4096
 """Partial elements that a task may combine for itself; beyond, one group combines for everybody."""
@@ -96,9 +104,9 @@ class _Placement:
 
     def _uses_most_of(self, anchor: int, group: GroupDraft) -> bool:
         """False for a group that would leave nearly all of a large anchor's space to one task."""
-        tasks = self.context.extent(group.parallel)
-        own = self.context.extent(self.context.sub.values[anchor].axes)
-        return tasks >= min(self._needed(anchor), own)
+        tasks = self._tasks(anchor, group.parallel)
+        own = self._tasks(anchor, self.context.sub.values[anchor].axes)
+        return tasks >= own or self._enough(anchor, tasks)
 
     def _may_split(self, anchor: int, group: GroupDraft) -> bool:
         """A split reduction in somebody else's group pays when it shares what that group reads."""
@@ -149,7 +157,7 @@ class _Placement:
             if access.value == partial and not all(access.is_identity(sub, p) for p in axes if p in value.axes):
                 return False
         serial = self.context.extent(a for a in value.axes if a not in axes)
-        parts = min(self.context.extent(value.reduce), 4 * self.context.target.processors)
+        parts = min(self.context.extent(value.reduce), self._parts(partial))
         every = serial * parts <= COMBINE_ELEMENTS
         return self.ask(Knob(f"combine.{partial}", ("every", "one"), "every" if every else "one")) == "every"
 
@@ -185,9 +193,36 @@ class _Placement:
             if partial and access.value not in self.elected and access.value not in group.combine:
                 group.combine.append(access.value)
 
+    def _parts(self, partial: int) -> int:
+        """About how many parts a split reduction has."""
+        processors = self.context.target.processors
+        if not self.context.is_cuda:
+            return 4 * processors
+        shared = [a for a in self.context.sub.values[partial].axes if a in self.home[partial].parallel]
+        return -(-processors // max(1, self._tasks(partial, shared)))
+
     def _needed(self, anchor: int) -> int:
-        """Tasks that keep every processor busy, with some left over for balance; one, where there is little to do."""
-        return 2 * self.context.target.processors if self.context.domain_work(anchor) >= PARALLEL_WORK else 1
+        """Tasks that keep every processor busy, with some left over for balance; one, where there is little to do.
+
+        On CUDA three quarters of the multiprocessors at work are better than a grid barrier.
+        """
+        processors = self.context.target.processors
+        enough = max(1, 3 * processors // 4) if self.context.is_cuda else 2 * processors
+        return enough if self.context.domain_work(anchor) >= PARALLEL_WORK else 1
+
+    def _tasks(self, anchor: int, axes: Iterable[int]) -> int:
+        """Tasks that `axes` give; on CUDA a block takes a line of neighbours along the axis that lies in memory."""
+        context = self.context
+        if not context.is_cuda:
+            return context.extent(axes)
+        line = storage_order(context, GroupDraft("", 0, ()), anchor)[-1:]
+        wide = context.sub.values[anchor].reduce != () and line
+        return math.prod(-(-context.sub.extents[a] // (LINE if wide and a in line else 1)) for a in axes)
+
+    def _enough(self, anchor: int, tasks: int) -> bool:
+        """True when more tasks would not pay for the barrier that brings their results together."""
+        short = self.context.is_cuda and self.context.domain_work(anchor) // max(1, tasks) <= LONG_TASK
+        return short or tasks >= self._needed(anchor)
 
     def _parallel(self, anchor: int) -> tuple[int, ...]:
         """The parallel axes of a new group, seeded by `anchor`.
@@ -205,7 +240,8 @@ class _Placement:
             choices.append("split")
             if value.axes:
                 choices.append("rows")
-            if self.context.extent(joint) < self._needed(anchor) and self.context.domain_work(anchor) >= SPLIT_WORK:
+            few = not self._enough(anchor, self._tasks(anchor, joint))
+            if few and self.context.domain_work(anchor) >= SPLIT_WORK:
                 default = "rows" if self._columns_fit(anchor) else "split"
         kind = self.ask(Knob(f"axes.{anchor}", tuple(choices), default))
         match kind:
@@ -220,6 +256,8 @@ class _Placement:
 
     def _columns_fit(self, anchor: int) -> bool:
         value = self.context.sub.values[anchor]
+        if self.context.is_cuda:
+            return False  # tiles of columns and of rows: as few parts as fill the device
         return 1 < self.context.sub.elements(anchor) <= COMBINE_ELEMENTS and bool(value.axes)
 
     def _joint(self, anchor: int) -> tuple[int, ...]:
@@ -235,7 +273,8 @@ class _Placement:
             if sub.domain_size(other) * 8 <= sub.domain_size(anchor) and other not in related:
                 continue
             fewer = tuple(p for p in parallel if p in sub.values[other].axes)
-            if fewer == parallel or self.context.extent(fewer) >= max(self._needed(anchor), self._needed(other)):
+            tasks = self._tasks(anchor, fewer)
+            if fewer == parallel or (self._enough(anchor, tasks) and self._enough(other, tasks)):
                 parallel = fewer
                 related |= reads | {other}
         return parallel
