@@ -28,6 +28,9 @@ from .graphs.subgraph import Subgraph
 from .graphs.tolerance import check_outputs
 from .kernels.build import build_plans
 from .kernels.compile import BuildFailure, find_compiler, prepare_cache
+from .kernels.cuda.built import BuiltCuda
+from .kernels.cuda.device import LaunchError
+from .kernels.cuda.launch import CudaLauncher
 from .kernels.cuda.nvrtc import FLAGS as NVRTC_FLAGS
 from .kernels.cuda.nvrtc import find_nvrtc
 from .kernels.executor import Executor, compile_graph
@@ -126,8 +129,8 @@ def tune(
 
     Where the device is not here plans are predicted: compiled and ranked by the cost model, and nothing is run.
 
-    Raises InputError with stitching switched off, DeviceError when nothing can be measured here, DatabaseError when results
-    cannot be kept.
+    Raises InputError with stitching switched off, DeviceError when nothing can be measured here, DatabaseError when
+    results cannot be kept.
     """
     from .tuner.effort import Options
     from .tuner.loop import tune_graph  # with Optuna, which running a graph does without
@@ -243,14 +246,22 @@ def _decision(part: Component, key: PlanKey, found: Found, settings: Settings, d
 def try_once(sub: Subgraph, plan: Plan, settings: Settings) -> str:
     """Runs a plan once on made-up inputs against the reference: "" when it is right, else one line on what is not."""
     [built] = build_plans([(sub, plan)], settings.target, precision=settings.precision, cache=settings.cache, jobs=1)
-    library = build_runtime(settings.cache)
     if isinstance(built, BuildFailure):
         return built.message
-    if isinstance(library, BuildFailure):
-        return library.message
     inputs = feeds.for_subgraph(sub)
     outputs = [np.empty(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
-    Launcher(built, shared_team(library, settings.target.processors)).bind(inputs, outputs).launch()
+    if isinstance(built, BuiltCuda):
+        from .kernels.cuda.cupy_device import cupy_device
+
+        try:
+            CudaLauncher(built, cupy_device()).bind(inputs, outputs).launch()
+        except LaunchError as error:
+            return str(error)
+    else:
+        library = build_runtime(settings.cache)
+        if isinstance(library, BuildFailure):
+            return library.message
+        Launcher(built, shared_team(library, settings.target.processors)).bind(inputs, outputs).launch()
     return check_outputs(sub, inputs, outputs, settings.precision).message
 
 

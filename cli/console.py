@@ -68,7 +68,7 @@ class Progress:
                 f"{one.occurrences}",
                 f"{one.trials}",
                 duration(one.unfused),
-                duration(one.best),
+                f"{duration(one.best)}{' predicted' if one.predicted else ''}",
                 _times(one.speedup),
                 _share(one),
                 failures(one.failures),
@@ -104,7 +104,7 @@ def plain(event: Event) -> str:
     one = event.standing
     if one is None:
         return _head(event)
-    best = f"best {duration(one.best)}"
+    best = f"best {duration(one.best)}{' (predicted)' if one.predicted else ''}"
     if one.speedup is not None:
         best += f" ({_times(one.speedup)} over unfused, {_share(one)} of the bandwidth limit)"
     lost = failures(one.failures)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from types import TracebackType
@@ -63,9 +63,12 @@ def verbs() -> None:
     """
 
 
-def invoke(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code. Errors that a user can mend are one line on standard error."""
-    state: dict[str, bool] = {}
+def invoke(arguments: Sequence[str], state: dict[str, bool] | None = None) -> int:
+    """Run the command line; the exit code. Errors that a user can mend are one line on standard error.
+
+    `state` is told, under "printed", when a JSON document went out.
+    """
+    state = {} if state is None else state
     try:
         result = verbs.main(
             [a for a in arguments if a != "--debug"], prog_name="tune.py", standalone_mode=False, obj=state
@@ -108,9 +111,16 @@ def _usage(error: click.UsageError) -> str:
     return f"{error.format_message()} (see {context} --help)"
 
 
-def _one_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
-    """What an unforeseen exception prints, a bug of ours: one line and the way to more."""
-    print(f"internal error: {kind.__name__}: {' '.join(str(error).split())} (run again with --debug)", file=sys.stderr)
+def _hook(state: dict[str, bool]) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    """What an unforeseen exception prints, a bug of ours: one line and the way to more, with --json a document too."""
+
+    def one_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+        message = f"internal error: {kind.__name__}: {' '.join(str(error).split())} (run again with --debug)"
+        print(message, file=sys.stderr)
+        if "--json" in sys.argv and not state.get("printed"):
+            print_json({"error": message, "code": 1})
+
+    return one_line
 
 
 def _warn(
@@ -132,6 +142,7 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     elif isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error does: a name never stops a run
+    state: dict[str, bool] = {}
     if "--debug" not in sys.argv:
-        sys.excepthook = _one_line
-    sys.exit(invoke(sys.argv[1:]))
+        sys.excepthook = _hook(state)
+    sys.exit(invoke(sys.argv[1:], state))

@@ -58,7 +58,7 @@ def list_(everything: bool, digest: str, db: str | None, as_json: bool) -> int:
             s.measurement.key.target.name,
             s.measurement.kind,
             s.measurement.status,
-            duration(s.measurement.seconds),
+            _time(s.measurement),
             "pinned" if s.id in pinned else "in use" if s.id in used else "",
             s.measurement.origin,
         )
@@ -69,6 +69,10 @@ def list_(everything: bool, digest: str, db: str | None, as_json: bool) -> int:
     faults = ", ".join(f"{n} {status}" for status, n in counts.most_common())
     echo(f"{len(used)} plans in use, {len(stored)} measurements" + (f", faults: {faults}" if faults else ""))
     return 0
+
+
+def _time(one: Measurement) -> str:
+    return f"{duration(one.predicted)} predicted" if one.status == "predicted" else duration(one.seconds)
 
 
 def _pinned(database: Database, stored: Sequence[Stored]) -> frozenset[int]:

@@ -212,12 +212,10 @@ def source(
 ) -> int:
     """Print the source generated for a subgraph's plan."""
     from ..graphs.describe import describe
-    from ..kernels.compile import find_compiler
-    from ..kernels.cpp import emit
-    from ..kernels.lower import lower
     from ..results.database import Database
     from ..search_space import codec
     from ..search_space.describe import describe as describe_plan
+    from .sourcing import generated
 
     chosen = options.settings(target, db, precision)
     options.announce(chosen, as_json=True)
@@ -227,14 +225,13 @@ def source(
         raise InputError(f"{graph} has {len(decisions)} subgraphs; --subgraph {number} is not one of them")
     one = decisions[number]
     sub, plan = one.component.subgraph, one.plan
-    compiler = find_compiler()
-    kernels = lower(sub, plan, chosen.target, chosen.precision)
-    names = [f"st_k{k}" for k in range(len(kernels))]
-    text = emit(kernels, names, compiler is not None and compiler.vector_math)
+    text, launches = generated(sub, plan, chosen.target, chosen.precision, chosen.cache)
     if as_json:
-        options.print_json({"subgraph": number, "plan": codec.to_json(plan), "why": one.found.why, "source": text})
+        document = {"subgraph": number, "target": chosen.target.name, "plan": codec.to_json(plan)}
+        options.print_json({**document, "why": one.found.why, "source": text, "launches": launches})
         return 0
-    head = f"subgraph {number}, plan: {one.found.why}\n\n{describe(sub)}\n\n{describe_plan(plan)}"
+    parts = [f"subgraph {number} for {chosen.target.name}, plan: {one.found.why}", describe(sub), describe_plan(plan)]
+    head = "\n\n".join([*parts, *(["\n".join(launches)] if launches else [])])
     print("\n".join(f"// {line}".rstrip() for line in head.splitlines()))
     print(text)
     return 0

@@ -84,6 +84,8 @@ def _document(bound: Mapping[str, int], result: TuneResult) -> dict[str, Any]:
         "sizes": dict(bound),
         "run": result.run,
         "measured": result.measured,
+        "predicted": result.predicted,
+        "note": result.note,
         "seconds": result.seconds,
         "interrupted": result.interrupted,
         "synthetic": result.synthetic,
@@ -107,6 +109,7 @@ def _part(part: Part) -> dict[str, Any]:
         "best": one.best,
         "limit": one.limit,
         "speedup": one.speedup,
+        "predicted": one.predicted,
         "won": part.won,
         "kernels": len(part.plan.kernels) if part.plan else None,
         "barriers": part.plan.barriers if part.plan else None,
@@ -134,7 +137,7 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
             f"{part.standing.speedup:.2f}x" if part.standing.speedup else "-",
             f"{100 * part.standing.limit / part.standing.best:.0f} %" if part.standing.best else "-",
             len(part.plan.kernels) if part.plan else None,
-            part.standing.stop + ("" if part.won else ", unfused kept" if part.plan else ", not measured"),
+            part.standing.stop + _came_to(part),
             failures(part.standing.failures),
         )
         for number, part in enumerate(result.parts, 1)
@@ -154,7 +157,11 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
         "",
     )
     at = "".join(f", {dim}={size}" for dim, size in bound.items())
-    options.table(head, rows, title=f"{name}{at}")
+    away = any(part.standing.predicted for part in result.parts)
+    options.table(head, rows, title=f"{name}{at}" + (", times are predicted: nothing was run" if away else ""))
+    if away:
+        _print_predicted(result)
+        return
     unfused, best = _total(result.parts, "unfused"), _total(result.parts, "best")
     if unfused and best:
         options.echo(f"all subgraphs: {duration(unfused)} unfused, {duration(best)} stitched, {unfused / best:.2f}x")
@@ -178,6 +185,27 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
             f"cost model: rank correlation {result.quality.rank_correlation:.2f}, "
             f"top-{result.quality.k} regret {100 * result.quality.regret:.1f} %"
         )
+
+
+def _came_to(part: Part) -> str:
+    if part.plan is None:
+        return ", not measured"
+    if part.standing.predicted:
+        return ", predicted"
+    return "" if part.won else ", unfused kept"
+
+
+def _print_predicted(result: TuneResult) -> None:
+    """What to know of plans for a device that is not here: no speed-ups, which only measuring shows."""
+    if result.predicted:
+        options.echo(f"{result.predicted} plans predicted in {result.seconds:.1f} s")
+    elif not result.interrupted:
+        options.echo(f"plans predicted before for all {len(result.parts)} subgraphs")
+    if result.note:
+        options.echo(f"not compiled, so the cost model alone ranks them: {result.note}")
+    options.echo(
+        "a machine with the device measures the best of them first: plans export, then plans import and tune there"
+    )
 
 
 @click.command()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from ..graphs.subgraph import Subgraph
 from ..kernels.build import BuiltPlan, build_plans
 from ..kernels.compile import BuildFailure
+from ..kernels.cuda.built import BuiltCuda
 from ..results.records import Fact, PlanKey
 from ..results.rows import Stored
 from ..search_space.plan import Plan
@@ -82,7 +83,7 @@ class Task:
         self._shop = shop
         self._limit = limit(sub, shop.model)
         self._timed: dict[str, Timed] = {}
-        self._built: dict[str, BuiltPlan] = {}
+        self._built: dict[str, BuiltPlan | BuiltCuda] = {}
         self._baselines: dict[str, str] = {}
         self._anchor = ""
         self._failures: Counter[str] = Counter()
