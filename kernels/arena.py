@@ -23,19 +23,19 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Layout:
-    """Byte offsets, multiples of 64, and the size of the block that holds all of them."""
+    """Byte offsets, multiples of the alignment, and the size of the block that holds all of them."""
 
     offsets: dict[str, int]
     bytes: int
 
 
-def place(lifetimes: Sequence[Lifetime]) -> Layout:
+def place(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Layout:
     """First fit, the largest tensors first (the greedy-by-size rule of Pisarchyk and Lee, arXiv 2001.03288)."""
     placed: list[tuple[int, int, Lifetime]] = []
     offsets: dict[str, int] = {}
     total = 0
     for item in sorted(lifetimes, key=lambda t: (-t.bytes, t.first, t.name)):
-        size = max(ALIGNMENT, -(-item.bytes // ALIGNMENT) * ALIGNMENT)
+        size = max(alignment, -(-item.bytes // alignment) * alignment)
         start = 0
         for begin, end, other in placed:
             if other.last < item.first or item.last < other.first:

@@ -8,8 +8,7 @@ of the runtime. So calls from several threads do not share memory; they take tur
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,16 @@ from ..graphs.partition import Partition
 from ..graphs.rounding import Precision
 from ..search_space.plan import Plan
 from ..search_space.target import Target
+from .boundary import misfit, missing_input, refuse_extra, unusable_output
 from .launch import array_address, in_order
 from .library import LibraryError
 from .program import KernelStep, Program, PythonStep, make_program
 from .slot import Slot, Tables, lay_out
+from .stats import Executor, Stats, Visit
+
+__all__ = ["Executor", "HostExecutor", "Stats", "Visit", "compile_graph"]
 
 Array = NDArray[Any]
-
-Visit = Callable[[int, list[Array]], None]
-"""Is shown the number of a component and its inputs."""
 
 
 def compile_graph(
@@ -44,9 +44,15 @@ def compile_graph(
 ) -> Executor:
     """An executor that runs each component by its plan of `plans` (in the order of the components).
 
-    `threads` defaults to the target's processors. Without a compiler the reference interpreter runs the graph, and a
-    warning says so. Raises OSError when `cache` cannot be used.
+    `threads` defaults to the processors (CPU only). Without a compiler the reference interpreter runs the graph,
+    and a warning says so. Raises OSError when `cache` cannot be used, NoDevice when the target is a device that is
+    elsewhere.
     """
+    if target.kind == "cuda":
+        from .cuda.executor import compile_cuda
+        from .cuda.opening import open_device
+
+        return compile_cuda(partition, plans, open_device(target), precision=precision, cache=cache, jobs=jobs)
     program = make_program(
         partition,
         plans,
@@ -56,29 +62,11 @@ def compile_graph(
         jobs=jobs,
         threads=threads or target.processors,
     )
-    return Executor(program)
+    return HostExecutor(program)
 
 
-@dataclass(frozen=True)
-class Stats:
-    """What an executor is and has done.
-
-    launches, barriers  of stitched kernels, executed in all runs so far
-    interpreted         components without compiled kernels
-    """
-
-    runs: int
-    launches: int
-    barriers: int
-    kernels: int
-    library_ops: int
-    interpreted: int
-    arena_bytes: int
-    threads: int
-
-
-class Executor:
-    """A compiled graph. Calls are thread-safe; the child of a fork may go on using it."""
+class HostExecutor:
+    """A compiled graph on the CPU. Calls are thread-safe; the child of a fork may go on using it."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -171,7 +159,7 @@ class Executor:
             for place in places:
                 table[place] = address
         if len(feeds) != len(held):
-            self._refuse_extra("input", feeds, [name for name, *_ in self._feeds])
+            refuse_extra("input", feeds, [name for name, *_ in self._feeds])
         given = self._usable(out, held) if out else {}
         results: dict[str, Array] = {}
         for name, shape, dtype, places in self._outputs:
@@ -199,26 +187,17 @@ class Executor:
         """The feed `name` as an array of the right type, or an InputError that says what is wrong."""
         graph = self._program.graph
         if name not in feeds:
-            raise InputError(f"input {name!r} is missing; the graph takes {', '.join(graph.inputs)}")
+            raise missing_input(graph, name)
         array = np.asarray(feeds[name])
         kind = graph.types[name]
         if array.shape != kind.shape or array.dtype != kind.dtype.numpy:
-            sizes = f" with {', '.join(f'{n}={size}' for n, size in graph.sizes)}" if graph.sizes else ""
-            raise InputError(
-                f"input {name!r} is {array.dtype}{list(array.shape)}, the graph takes "
-                f"{kind.dtype.numpy}{list(kind.shape)}{sizes}"
-            )
+            raise misfit(graph, name, array.dtype, array.shape)
         return array
-
-    def _refuse_extra(self, kind: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
-        for name in given:
-            if name not in names:
-                raise InputError(f"{name!r} is no {kind}; the graph's {kind}s are {', '.join(names)}")
 
     def _usable(self, out: Mapping[str, Array], held: Sequence[Array]) -> dict[str, Array]:
         """The arrays of `out` that steps may write while inputs are still read; InputError when one does not fit."""
         names = [name for name, *_ in self._outputs]
-        self._refuse_extra("output", out, names)
+        refuse_extra("output", out, names)
         direct: dict[str, Array] = {}
         for name, shape, dtype, _ in self._outputs:
             if name not in out:
@@ -226,7 +205,7 @@ class Executor:
             array = out[name]
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
                 found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
-                raise InputError(f"out[{name!r}] is {found}, the graph gives {dtype}{list(shape)}")
+                raise unusable_output(self._program.graph, name, found)
             if not array.flags.writeable:
                 raise InputError(f"out[{name!r}] is read-only")
             others = [*held, *(a for n, a in out.items() if n != name)]

@@ -20,6 +20,7 @@ from ..search_space.plan import Plan
 from ..search_space.target import Target
 from .build import BuiltPlan, build_plans
 from .compile import BuildFailure
+from .cuda.built import BuiltCuda
 from .launch import argument_array, in_order
 from .library import Library, LibraryError, LibraryOp, payload, trim_heap
 from .schedule import Schedule, make_schedule
@@ -100,20 +101,20 @@ def make_program(
     A component that cannot be compiled is interpreted instead, with a warning. A library op that is missing does
     not fail here: the program says so. Raises LoweringError for an inconsistent plan.
     """
-    graph = _with_flat_constants(partition.graph)
+    graph = flat_constants(partition.graph)
     moving = [step for step in partition.steps if not isinstance(step, ViewStep)]
     components = [step for step in moving if isinstance(step, Component)]
     runtime = build_runtime(cache)
     if isinstance(runtime, BuildFailure):
         warnings.warn(f"{runtime.message}; the reference interpreter runs the graph, slowly", stacklevel=3)
-        built: list[BuiltPlan | BuildFailure] = [runtime for _ in components]
+        built: Sequence[BuiltPlan | BuiltCuda | BuildFailure] = [runtime for _ in components]
         team = library = None
     else:
         items = [(c.subgraph, plan) for c, plan in zip(components, plans, strict=True)]
         built = build_plans(items, target, precision=precision, cache=cache, jobs=jobs)
         team = shared_team(runtime, threads)
         library = Library(runtime, threads)
-    elsewhere = frozenset(name for step in moving if isinstance(step, LibraryStep) for name in _unknown(step))
+    elsewhere = frozenset(name for step in moving if isinstance(step, LibraryStep) for name in unknown_outputs(step))
     numbers = iter(range(len(components)))
     by_step = {i: next(numbers) for i, step in enumerate(moving) if isinstance(step, Component)}
     scratch = {i: _scratch_bytes(built[number]) for i, number in by_step.items()}
@@ -136,13 +137,13 @@ def make_program(
     )
 
 
-def _with_flat_constants(graph: Graph) -> Graph:
+def flat_constants(graph: Graph) -> Graph:
     """The graph with every constant C-contiguous and aligned, as kernels and sessions read them."""
     flat = {n: a if in_order(a) else np.array(a, order="C", copy=True) for n, a in graph.constants.items()}
     return replace(graph, constants=flat)
 
 
-def _unknown(step: LibraryStep) -> tuple[str, ...]:
+def unknown_outputs(step: LibraryStep) -> tuple[str, ...]:
     """Outputs whose shapes depend on data."""
     return tuple(name for name in step.node.outputs if name) if payload(step.node).dynamic else ()
 
@@ -151,18 +152,18 @@ def _constant_bytes(step: LibraryStep, graph: Graph) -> int:
     return sum(graph.constants[name].nbytes for name in step.node.inputs if name in graph.constants)
 
 
-def _scratch_bytes(built: BuiltPlan | BuildFailure) -> tuple[int, ...]:
+def _scratch_bytes(built: BuiltPlan | BuiltCuda | BuildFailure) -> tuple[int, ...]:
     return built.scratch_bytes if isinstance(built, BuiltPlan) else ()
 
 
 def _component_step(
-    component: Component, number: int, built: BuiltPlan | BuildFailure, precision: Precision
+    component: Component, number: int, built: BuiltPlan | BuiltCuda | BuildFailure, precision: Precision
 ) -> KernelStep | PythonStep:
     sub = component.subgraph
     shapes = tuple(sub.shape(v) for v in sub.inputs)
     if isinstance(built, BuiltPlan):
         return KernelStep(number, component.inputs, shapes, component.outputs, built, argument_array(built))
-    if built.stage != "compiler":
+    if isinstance(built, BuildFailure) and built.stage != "compiler":
         warnings.warn(f"a subgraph did not compile ({built.message}); it is interpreted, slowly", stacklevel=4)
 
     def run(arrays: Sequence[Array]) -> Sequence[Array]:

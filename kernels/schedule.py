@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..graphs.partition import Component, LibraryStep, Partition, ViewStep
-from .arena import Layout, Lifetime, place
+from .arena import ALIGNMENT, Layout, Lifetime, place
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,12 @@ def scratch_name(step: int, position: int) -> str:
     return f"\0scratch {step} {position}"
 
 
-def make_schedule(partition: Partition, scratch: Mapping[int, Sequence[int]], elsewhere: frozenset[str]) -> Schedule:
+def make_schedule(
+    partition: Partition,
+    scratch: Mapping[int, Sequence[int]],
+    elsewhere: frozenset[str],
+    alignment: int = ALIGNMENT,
+) -> Schedule:
     """The memory plan, with steps counted without views.
 
     `scratch` gives the bytes of each scratch array of a step; `elsewhere` names outputs of steps whose arrays only a
@@ -81,7 +86,7 @@ def make_schedule(partition: Partition, scratch: Mapping[int, Sequence[int]], el
         Lifetime(scratch_name(i, k), size, i, i) for i, sizes in scratch.items() for k, size in enumerate(sizes)
     ]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(roots.values()))}
-    return Schedule(roots, numbers, direct, tuple(copies), place(lifetimes))
+    return Schedule(roots, numbers, direct, tuple(copies), place(lifetimes, alignment))
 
 
 def ends(step: Component | LibraryStep) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graphs.subgraph import Subgraph
-from ...search_space.devices import ARCHITECTURES, PROFILES
 from ...search_space.plan import Plan
 from ...search_space.target import Target
 from ..compile import BuildFailure
@@ -83,7 +82,9 @@ class CupyDevice:
 
     real = True
 
-    def __init__(self, cupy: Any, index: int) -> None:
+    def __init__(self, cupy: Any, index: int, name: str, target: Target) -> None:
+        self.name = name
+        self.target = target
         self._cupy = cupy
         self.index = index
         self._runtime = cupy.cuda.runtime
@@ -95,9 +96,7 @@ class CupyDevice:
         with cupy.cuda.Device(index):
             self._runtime.free(0)  # makes the context
             self._recording = self._runtime.streamCreateWithFlags(_NON_BLOCKING)
-        self.name = _text(self._runtime.getDeviceProperties(index)["name"])
         self.bus: str = self._runtime.deviceGetPCIBusId(index)
-        self.target = _target(self._runtime, index, self.name)
 
     def build(
         self,
@@ -315,60 +314,25 @@ class _Foreign:
 
 
 @functools.cache
-def cupy_device(index: int = 0) -> CupyDevice:
-    """The device number `index` of this machine. Raises NoDevice with one line that says what is missing."""
+def cupy_device(target: Target, index: int = 0) -> CupyDevice:
+    """Device number `index` of this process, which `target` describes. Raises NoDevice, with what is missing."""
     try:
         import cupy
     except ImportError as error:
-        raise NoDevice("CuPy is not installed: pip install 'stitchtune[cuda13]' (or cuda12)") from error
+        raise NoDevice("CuPy is not installed (pip install 'stitchtune[cuda13]' or 'stitchtune[cuda12]')") from error
+    runtime = cupy.cuda.runtime
     try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise NoDevice(f"no CUDA device can be used here ({error})") from error
-    if index >= count:
-        raise NoDevice(f"there is no CUDA device number {index}: {count} found")
-    return CupyDevice(cupy, index)
-
-
-def _target(runtime: Any, index: int, name: str) -> Target:
-    """The facts of a device, read from it; what cannot be read is the architecture's."""
-
-    def fact(attribute: str) -> int:
-        found: int = runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{attribute}"), index)
-        return found
-
-    properties = runtime.getDeviceProperties(index)
-    arch = f"sm_{properties['major']}{properties['minor']}"
-    shared = fact("MaxSharedMemoryPerMultiprocessor")
-    known = ARCHITECTURES.get(arch)
-    return Target(
-        "cuda",
-        profile_name(name, arch, fact("MultiProcessorCount")),
-        arch,
-        processors=fact("MultiProcessorCount"),
-        vector_bytes=16,
-        lanes=32,
-        block_bytes=fact("MaxSharedMemoryPerBlockOptin"),
-        l1_bytes=known.unified if known else shared,
-        cache_bytes=fact("L2CacheSize"),
-        resident_threads=fact("MaxThreadsPerMultiProcessor"),
-        resident_blocks=fact("MaxBlocksPerMultiprocessor"),
-        registers=fact("MaxRegistersPerMultiprocessor"),
-        shared_bytes=shared,
-    )
-
-
-def profile_name(name: str, arch: str, processors: int) -> str:
-    """The profile of a device that calls itself `name` ("NVIDIA H200"), else "cuda"."""
-    words = name.lower().replace("-", " ").replace("geforce rtx ", "rtx").split()
-    found = [
-        profile
-        for profile, one in PROFILES.items()
-        if one.target.arch == arch
-        and one.target.processors == processors
-        and profile.removeprefix("cuda:").partition("-")[0] in words
-    ]
-    return found[0] if found else "cuda"
+        count = runtime.getDeviceCount()
+        if index >= count:
+            raise NoDevice(f"there are {count} CUDA devices")
+        arch = "sm_{major}{minor}".format(**runtime.getDeviceProperties(index))
+        processors = runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, index)
+        name = _text(runtime.getDeviceProperties(index)["name"])
+    except runtime.CUDARuntimeError as error:
+        raise NoDevice(f"no CUDA device can be used ({error})") from error
+    if (arch, processors) != (target.arch, target.processors):
+        raise NoDevice(f"the device here is {name} ({arch}, {processors} multiprocessors)")
+    return CupyDevice(cupy, index, name, target)
 
 
 def _text(name: bytes | str) -> str:

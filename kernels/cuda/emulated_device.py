@@ -7,7 +7,6 @@ nothing here.
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +22,8 @@ from ...search_space.target import Target
 from ..compile import BuildFailure
 from .built import BuiltCuda, Launch
 from .device import ALIGNMENT, Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, Span, Trouble
-from .emulator.emulate import STEPS, build_emulated, most_blocks
-from .emulator.findings import KINDS
-from .emulator.library import Buffer, FindingRecord, LaunchRecord, address, load_kernels, runtime
-
-EMULATED = "cuda:emulated"
-"""Name of a target whose kernels the emulator runs."""
+from .emulator.emulate import build_emulated, launch_kernel
+from .opening import EMULATED
 
 _TROUBLES: dict[str, Trouble] = {
     "race": "race",
@@ -41,9 +36,6 @@ _TROUBLES: dict[str, Trouble] = {
     "limit": "refused",
 }
 """Kinds of findings (emulator/findings.py) as a device would show them."""
-
-_alone = threading.Lock()
-"""The emulator runs one launch at a time in a process."""
 
 
 def emulated_target(like: Target) -> Target:
@@ -107,15 +99,13 @@ class EmulatedEvent:
 
 
 class EmulatedDevice:
-    """A device with the limits of `target`; the emulator itself is compiled into `cache`. Work is done when the call
-    that queues it returns."""
+    """A device with the limits of `target`. Work is done when the call that queues it returns."""
 
     real = False
     index = 0
 
-    def __init__(self, target: Target, cache: Path) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
-        self._cache = cache
 
     def build(
         self,
@@ -167,76 +157,12 @@ class EmulatedDevice:
         return EmulatedCall(kernel, tuple(buffers), tuple(arguments), barrier)
 
     def launch(self, call: EmulatedCall, stream: int) -> None:
-        launch, refusal = call.kernel.launch, self._refusal(call.kernel.launch)
-        if refusal:
-            raise LaunchError(f"{launch.symbol}: {refusal}", "refused")
-        with _alone:
-            found = self._run(call)
-        if found is not None:
-            kind = KINDS[found.kind]
-            text = found.text.decode(errors="replace")
-            where = f"block {found.block} thread {found.thread}, phase {found.phase}"
-            raise LaunchError(f"{kind} in {launch.symbol}: {where}: {text}", _TROUBLES.get(kind, "failed"))
-
-    def _refusal(self, launch: Launch) -> str:
-        """Why the device would not start a kernel, or ""."""
-        if not 32 <= launch.threads <= 1024 or launch.threads % 32:
-            return f"{launch.threads} threads a block: a multiple of 32 up to 1024 is allowed"
-        if launch.shared_bytes > self.target.block_bytes:
-            return f"{launch.shared_bytes} bytes of shared memory: {self.target.block_bytes} are the most"
-        most = most_blocks(self.target, launch.threads, launch.shared_bytes)
-        if launch.cooperative and launch.blocks > most:
-            return f"{launch.blocks} blocks at a time: {most} are the most"
-        return ""
-
-    def _run(self, call: EmulatedCall) -> FindingRecord | None:
-        """Runs a kernel on memory that counts as initialised; the first thing that is wrong with it."""
-        launch = call.kernel.launch
-        elements, written = [16] * len(call.buffers), (ctypes.c_int32 * max(1, len(call.buffers)))()
-        values = (ctypes.c_int64 * max(1, len(launch.parameters)))()
-        for i, parameter in enumerate(launch.parameters):
-            at = parameter.position
-            match parameter.kind:
-                case "buffer":
-                    elements[at] = min(elements[at], parameter.dtype.size)
-                    written[at] |= parameter.written
-                    values[i] = call.buffers[at].address
-                case "argument":
-                    values[i] = call.arguments[at]
-                case _:
-                    values[i] = call.barrier
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(values) + 8 * i for i in range(len(values))))
-        buffers = (Buffer * max(1, len(call.buffers)))(
-            *(
-                Buffer(base=span.address, bytes=span.bytes, element=size, initialised=1)
-                for span, size in zip(call.buffers, elements, strict=True)
-            )
-        )
-        kernels = load_kernels(call.kernel.image)
-        record = LaunchRecord(
-            kernel=address(kernels, f"st_enter_{launch.symbol}"),
-            bind=address(kernels, "st_bind"),
-            at=ctypes.addressof(pointers),
-            blocks=launch.blocks,
-            threads=launch.threads,
-            shared_bytes=launch.shared_bytes,
-            resident=most_blocks(self.target, launch.threads, launch.shared_bytes),
-            check=1,
-            most_findings=1,
-            steps=STEPS,
-            writable=ctypes.addressof(written),
-        )
-        library = runtime(self._cache)
-        emulator = library.st_open(ctypes.addressof(buffers), len(call.buffers))
-        try:
-            total = library.st_launch(emulator, ctypes.addressof(record))
-            if total < 0:
-                raise MemoryError("the emulator's shadow memory does not fit")
-            found = (FindingRecord * max(1, total))()
-            library.st_findings(emulator, ctypes.addressof(found))
-        finally:
-            library.st_close(emulator)
-        return found[0] if total else None
+        buffers = [(span.address, span.bytes) for span in call.buffers]
+        kernel = call.kernel
+        findings = launch_kernel(kernel.image, kernel.launch, buffers, call.arguments, call.barrier, self.target)
+        if findings:
+            first = findings[0]
+            raise LaunchError(f"{first.kind} in {first.kernel}: {first.where}", _TROUBLES.get(first.kind, "failed"))
 
     def capture(self, calls: Sequence[EmulatedCall]) -> Graph:
         return tuple(calls)

@@ -1,0 +1,124 @@
+"""Library ops on a CUDA device: matrix products by the device's library, others by ONNX Runtime.
+
+ONNX Runtime works in device memory when it was built for CUDA, else on the host with copies there and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...graphs.dtypes import DType
+from ...graphs.ir import Graph, Node, TensorType
+from ..library import payload
+from ..onnx_model import attributes
+from ..session import CUDA, Session, cuda_provider, run_library
+from .device import Device, DeviceArray, MatMul, Span, contiguous
+
+Array = NDArray[Any]
+
+Run = Callable[[Mapping[str, Span], int], None]
+"""Queues work on a stream; it gets where the tensors lie by name."""
+
+_MULTIPLIED = (DType.F16, DType.BF16, DType.F32, DType.F64)
+
+
+@dataclass(frozen=True)
+class DeviceOp:
+    """A library op that works in device memory."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    run: Run
+
+
+@dataclass(frozen=True)
+class HostOp:
+    """A library op that works on arrays of the host. `run` takes those of `inputs` and returns those of `outputs`."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    run: Callable[[Sequence[Array]], Sequence[Array]]
+
+
+def library_op(node: Node, graph: Graph, device: Device) -> DeviceOp | HostOp:
+    """How `node` is run. Raises LibraryError when ONNX Runtime is needed and refuses it."""
+    inputs = tuple(dict.fromkeys(name for name in node.inputs if name))
+    outputs = tuple(name for name in node.outputs if name)
+    op = payload(node)
+    if op.dynamic:
+
+        def run_anew(arrays: Sequence[Array]) -> Sequence[Array]:
+            given = dict(zip(inputs, arrays, strict=True))
+            return run_library(node, [given.get(name) for name in node.inputs])
+
+        return HostOp(inputs, outputs, run_anew)
+    product = _product(node, graph, device)
+    if product is not None:
+        return DeviceOp(inputs, outputs, product)
+    names = {tensor: name for tensor, name in zip(node.inputs, op.inputs, strict=True) if tensor}
+    results = {tensor: name for tensor, name in zip(node.outputs, op.outputs, strict=True) if tensor}
+    given = {name: graph.types[tensor].dtype for tensor, name in names.items()}
+    if device.real and cuda_provider():
+        session = Session(node, given, CUDA)
+
+        def run_there(spans: Mapping[str, Span], stream: int) -> None:
+            device.synchronize(stream)  # the session works on a stream of its own, and waits for it
+            session.run_on_device(
+                {name: _bound(graph.types[tensor], spans[tensor]) for tensor, name in names.items()},
+                {name: _bound(graph.types[tensor], spans[tensor]) for tensor, name in results.items()},
+                device.index,
+            )
+
+        return DeviceOp(inputs, outputs, run_there)
+    on_host = Session(node, given)
+
+    def run_here(arrays: Sequence[Array]) -> Sequence[Array]:
+        return on_host.run({names[tensor]: array for tensor, array in zip(inputs, arrays, strict=True)})
+
+    return HostOp(inputs, outputs, run_here)
+
+
+def _bound(kind: TensorType, span: Span) -> tuple[DType, tuple[int, ...], int]:
+    return kind.dtype, kind.shape, span.address
+
+
+def _product(node: Node, graph: Graph, device: Device) -> Run | None:
+    """`node` as a matrix product; None when it is none."""
+    op = payload(node)
+    if op.op_type not in ("MatMul", "Gemm") or len(op.nodes) != 1:
+        return None
+    [output] = node.outputs
+    if graph.types[output].dtype not in _MULTIPLIED or graph.types[output].elements == 0:
+        return None
+    a, b, *rest = node.inputs
+    attrs = attributes(op) if op.op_type == "Gemm" else {}
+    addend = rest[0] if rest and rest[0] else None
+
+    def run(spans: Mapping[str, Span], stream: int) -> None:
+        def at(name: str, transposed: bool = False) -> DeviceArray:
+            kind = graph.types[name]
+            array = contiguous(spans[name].address, kind.shape, kind.dtype.numpy)
+            return _transposed(array) if transposed else array
+
+        device.matmul(
+            MatMul(
+                at(output),
+                at(a, bool(attrs.get("transA", 0))),
+                at(b, bool(attrs.get("transB", 0))),
+                None if addend is None else at(addend),
+                float(attrs.get("alpha", 1.0)),
+                float(attrs.get("beta", 1.0)),
+            ),
+            stream,
+        )
+
+    return run
+
+
+def _transposed(array: DeviceArray) -> DeviceArray:
+    return DeviceArray(array.address, array.shape[::-1], array.strides[::-1], np.dtype(array.dtype))
