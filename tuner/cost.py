@@ -1,4 +1,4 @@
-"""The analytical cost model: seconds a plan takes on a device, without compiling it.
+"""The analytical cost model: seconds a plan takes on a device, without compiling it. CUDA's is in `cuda_cost.py`.
 
     t = sum over kernels of launch(mode)
       + sum over phases of the slowest processor's run of tasks
@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..graphs.subgraph import Subgraph, all_reads, axes_of_read
+from ..kernels.cuda.built import Report
 from ..search_space.plan import Kernel, Phase, Plan
 from ..search_space.target import DeviceModel
+from .cuda_cost import Mode, State, least_seconds, predict_cuda
 from .traffic import Work, group_work, task_count
 from .view import View, view
 
@@ -52,10 +55,24 @@ class Cost:
     """What the residual may depend on, all of order one."""
 
 
-def predict(sub: Subgraph, plan: Plan, model: DeviceModel) -> Cost:
-    """The predicted cost of `plan` (legal) for `sub` on the device of `model`, everything in its warmest cache."""
+def predict(
+    sub: Subgraph,
+    plan: Plan,
+    model: DeviceModel,
+    reports: Sequence[Report | None] = (),
+    *,
+    state: State = "hot",
+    mode: Mode = "graph",
+) -> Cost:
+    """The predicted cost of `plan` (legal) for `sub` on the device of `model`, everything in its warmest cache.
+
+    CUDA only: the compiler's `reports`, kernel by kernel, replace estimates of registers; `state` "cold" starts with an
+    empty L2; `mode` "stream" launches kernel by kernel instead of replaying a graph.
+    """
     seen = view(sub, plan, model)
     working_set = _working_set(seen)
+    if model.target.kind == "cuda":
+        return _cuda(seen, working_set, reports, state, mode)
     launch = sum(model.launch if k.team else model.serial_launch for k in plan.kernels)
     barriers = plan.barriers * model.barrier
     phases = tuple(_phase(seen, kernel, phase, working_set) for kernel in plan.kernels for phase in kernel.phases)
@@ -63,9 +80,33 @@ def predict(sub: Subgraph, plan: Plan, model: DeviceModel) -> Cost:
     return Cost(seconds, phases, launch, barriers, _features(seen, phases, launch, barriers, seconds))
 
 
+def _cuda(seen: View, working_set: float, reports: Sequence[Report | None], state: State, mode: Mode) -> Cost:
+    """CUDA's cost in the terms that all targets share: processor seconds of instructions, and of blocks' paths."""
+    model = seen.model
+    cost = predict_cuda(seen, working_set, reports=reports, state=state, mode=mode)
+    phases = tuple(
+        PhaseCost(
+            far_bytes=p.far,
+            cache_bytes=p.cache,
+            block_bytes=128 * p.wavefronts,
+            operations=p.instructions * model.target.lanes / (model.issue * model.clock),
+            overhead=p.path * model.target.processors,
+            tail=p.tail,
+            tasks=p.blocks,
+            seconds=p.seconds,
+        )
+        for p in cost.phases
+    )
+    features = _features(seen, phases, cost.launch, cost.barriers, cost.seconds)
+    return Cost(cost.seconds, phases, cost.launch, cost.barriers, features)
+
+
 def limit(sub: Subgraph, model: DeviceModel) -> float:
     """Seconds that no plan can beat by much: each input and output moved once at a triad's speed, one launch."""
     size = bytes_needed(sub)
+    if model.target.kind == "cuda":
+        writes = sum(sub.bytes(v) for v in sub.outputs)
+        return least_seconds(model, max(0, size - writes), writes)
     return size / bandwidth(model, size)[0] + min(model.launch, model.serial_launch)
 
 

@@ -1,0 +1,233 @@
+"""The analytical cost model for CUDA: seconds a plan takes on a device, present or not, compiled or not.
+
+    t = sum over kernels of launch(mode)
+      + sum over phases of, for all full waves and for the last one,
+          (bound^3 + path^3)^(1/3),   bound = max(DRAM, L2, shared memory and L1, issue, special functions)
+      + barriers
+
+Bandwidths are what copies and streams reach. `path` is waves times the time of a block that is alone, which is Little's
+law: bytes in flight are those of all resident blocks over that time. The two are joined by a smooth maximum rather than
+by min(1, in flight / needed): a device reaches 80 %, not 100 %, of its bandwidth when exactly the bytes needed are in
+flight. docs/cost-model.md has the derivation, the constants and what is ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..kernels.cuda.built import Report
+from ..kernels.cuda.occupancy import resident_blocks
+from ..search_space.plan import Kernel, Phase
+from ..search_space.target import DeviceModel
+from .cuda_instructions import MOST_REGISTERS, registers
+from .cuda_lanes import Shares
+from .cuda_work import Where, Work, group_work, kept_in_cache, task_count
+from .view import View
+
+State = Literal["hot", "cold"]
+"""Whether L2 holds what the plan touched last time (as far as it fits) or nothing."""
+
+Mode = Literal["graph", "stream"]
+"""How kernels are launched: replayed in a CUDA graph, or one by one."""
+
+KNEE = 3.0
+"""Exponent that joins bandwidth and latency: fitted to gpu-benches' gpu-stream of V100, A100 and Hopper (reads at all
+occupancies), where bandwidth reaches 2^(-1/3) = 79 % of the peak when exactly the bytes needed are in flight."""
+
+PORT_BYTES = 64.0
+"""Bytes per cycle that a multiprocessor takes from L2 (NVIDIA A100 white paper)."""
+
+
+@dataclass(frozen=True)
+class PhaseTime:
+    """A phase over all its blocks. Bytes from DRAM, through L2; cycles of shared memory; warp instructions; seconds.
+
+    bound, path   seconds that throughput and latency allow, were all waves full
+    tail          seconds over those, at least 1
+    """
+
+    far: float
+    cache: float
+    wavefronts: float
+    instructions: float
+    bound: float
+    path: float
+    tail: float
+    blocks: int
+    slots: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CudaCost:
+    """Seconds of one run, and what they are made of."""
+
+    phases: tuple[PhaseTime, ...]
+    launch: float
+    barriers: float
+
+    @property
+    def seconds(self) -> float:
+        return self.launch + self.barriers + sum(p.seconds for p in self.phases)
+
+
+def predict_cuda(
+    seen: View,
+    working_set: float,
+    *,
+    reports: Sequence[Report | None] = (),
+    state: State = "hot",
+    mode: Mode = "graph",
+) -> CudaCost:
+    """The predicted cost of the plan of `seen`, whose inputs, outputs and scratch take `working_set` bytes.
+
+    `reports` are the compiler's, kernel by kernel; without them registers are estimated.
+    """
+    model = seen.model
+    found: list[PhaseTime] = []
+    barriers = 0.0
+    kept = kept_in_cache(model, working_set)
+    miss = 1 - kept if state == "hot" else 1.0
+    for number, kernel in enumerate(seen.plan.kernels):
+        report = reports[number] if number < len(reports) else None
+        slots, where = _residency(seen, kernel, report, miss)
+        phases = [_phase(seen, phase, where, slots, report) for phase in kernel.phases]
+        found.extend(phases)
+        grid = min(slots, max((p.blocks for p in phases), default=1))
+        barriers += (len(phases) - 1) * (model.barrier + model.barrier_per_block * grid)
+    each = model.graph_launch if mode == "graph" and model.graph_launch else model.launch
+    return CudaCost(tuple(found), each * len(seen.plan.kernels), barriers)
+
+
+def _residency(seen: View, kernel: Kernel, report: Report | None, miss: float) -> tuple[int, Where]:
+    """Blocks in flight on the device, and what surrounds their tasks."""
+    model, target = seen.model, seen.model.target
+    threads = max(g.threads for p in kernel.phases for g in p.groups)
+    shared = max(_shared_bytes(seen, p) for p in kernel.phases)
+    needed = report.registers if report else _registers(seen, kernel)
+    resident = max(1, resident_blocks(target, threads, min(MOST_REGISTERS, math.ceil(needed)), int(shared)))
+    slots = resident * target.processors if kernel.team else 1
+    free = max(0.0, target.l1_bytes - resident * shared)
+    return slots, Where(model, resident, slots, free, miss)
+
+
+def _registers(seen: View, kernel: Kernel) -> float:
+    shares = [Shares(seen.sub, g, s) for p in kernel.phases for g in p.groups for s in g.stages]
+    return max((registers(seen, s) for s in shares), default=0.0)
+
+
+def _shared_bytes(seen: View, phase: Phase) -> float:
+    """Shared memory of a block, before it is compiled: values kept there, and the scratch of folds."""
+    most = 0.0
+    for group in phase.groups:
+        tiles = dict(group.parallel)
+        total, values = 0.0, {v for s in group.stages for v in (*s.values, *s.combine)}
+        for value in values:
+            if any(e.value == value and e.place == "block" for e in seen.plan.edges):
+                axes = seen.sub.values[value].axes
+                size = max(4, seen.sub.values[value].dtype.size)
+                total += size * math.prod(min(seen.sub.extents[a], tiles.get(a, seen.sub.extents[a])) for a in axes)
+        folded = any(seen.sub.values[v].reduce for s in group.stages for v in s.values)
+        total += group.threads / 32 * max((s.width for s in group.stages), default=1) * 8 if folded else 0
+        most = max(most, total)
+    return min(most, seen.model.target.block_bytes)
+
+
+def _phase(seen: View, phase: Phase, where: Where, slots: int, report: Report | None) -> PhaseTime:
+    model = seen.model
+    total, blocks = Work(), 0
+    for group in phase.groups:
+        tasks = task_count(group, seen.sub.extents)
+        if not tasks:
+            continue
+        count = math.ceil(tasks / group.tasks_per_block)
+        total += group_work(seen, group, where) * tasks + Work(path=model.turnover) * count
+        total += _spills(seen, group.threads, report, where) * tasks
+        blocks += count
+    if not blocks:
+        return PhaseTime(0, 0, 0, 0, 0, 0, 1.0, 0, slots, 0.0)
+    mean = total * (1 / blocks)
+    waves, rest = divmod(blocks, slots)
+    seconds = _seconds(model, mean, slots, slots) * waves + _seconds(model, mean, rest, slots)
+    active = min(blocks, slots, model.target.processors)
+    bound, path = _bound(model, total, active, active), mean.path * max(1.0, blocks / slots)
+    ideal = _joined(bound, path)
+    return PhaseTime(
+        far=total.far_reads + total.far_writes,
+        cache=total.reads + total.writes,
+        wavefronts=total.wavefronts,
+        instructions=total.instructions,
+        bound=bound,
+        path=path,
+        tail=max(1.0, seconds / ideal) if ideal else 1.0,
+        blocks=blocks,
+        slots=slots,
+        seconds=seconds,
+    )
+
+
+def _spills(seen: View, threads: int, report: Report | None, where: Where) -> Work:
+    """What local memory moves in a task: every spilled word once, out to L2 and back, to DRAM where L2 is full."""
+    if report is not None:
+        stored, loaded = report.spill_store_bytes, report.spill_load_bytes
+    else:
+        return Work()
+    lost = 1 - kept_in_cache(where.model, where.slots * threads * float(stored))
+    return Work(
+        reads=float(threads * loaded),
+        writes=float(threads * stored),
+        far_reads=lost * threads * loaded,
+        far_writes=lost * threads * stored,
+        wavefronts=threads * (loaded + stored) / 128,
+        instructions=threads / 32 * (loaded + stored) / 4,
+        path=where.model.cache_latency if loaded else 0.0,
+    )
+
+
+def _seconds(model: DeviceModel, block: Work, blocks: int, slots: int) -> float:
+    """Seconds of at most one wave: `blocks` of the mean block, on a device that holds `slots`."""
+    if not blocks:
+        return 0.0
+    active = min(blocks, model.target.processors, slots)
+    return _joined(_bound(model, block * blocks, active, blocks), block.path)
+
+
+def _joined(bound: float, path: float) -> float:
+    most = max(bound, path)
+    return most * ((bound / most) ** KNEE + (path / most) ** KNEE) ** (1 / KNEE) if most else 0.0
+
+
+def _bound(model: DeviceModel, work: Work, active: int, blocks: int) -> float:
+    """Seconds that throughput allows for `blocks` blocks with `work` altogether, on `active` multiprocessors."""
+    uneven = math.ceil(blocks / active) / blocks
+    cycles = max(
+        work.wavefronts,
+        work.instructions * 32 / model.issue,
+        work.special * 32 / model.special,
+        (work.reads + work.writes) / PORT_BYTES,
+    )
+    return max(
+        paired(work.far_reads, work.far_writes, model.dram_bandwidth, model.dram_stream),
+        paired(work.reads, work.writes, model.cache_bandwidth, model.cache_stream),
+        cycles * uneven / model.clock,
+    )
+
+
+def paired(reads: float, writes: float, both: float, one: float) -> float:
+    """Seconds to move bytes when a mix of reads and writes goes at `both` and the rest, in one direction, at `one`.
+
+    A triad's two reads and a write then come between a copy and a sum, as measured (DRAM pays for turning round).
+    """
+    mixed = 2 * min(reads, writes)
+    return mixed / both + (reads + writes - mixed) / (one or both)
+
+
+def least_seconds(model: DeviceModel, reads: float, writes: float) -> float:
+    """Seconds that moving bytes once takes at least, with a launch: through L2, from DRAM what it does not keep."""
+    miss = 1 - kept_in_cache(model, reads + writes)
+    far = paired(miss * reads, miss * writes, model.dram_bandwidth, model.dram_stream)
+    near = paired(reads, writes, model.cache_bandwidth, model.cache_stream)
+    return max(far, near) + (model.graph_launch or model.launch)

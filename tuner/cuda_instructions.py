@@ -1,0 +1,166 @@
+"""Instructions and registers that a CUDA plan's threads need, from plan and subgraph alone.
+
+Counts per operator are of what NVRTC 13 makes of our device functions for sm_90 without fast math (PTX without moves;
+division, root and reciprocal as the assembler expands them). They matter only where arithmetic is no longer hidden
+behind memory, so nothing here is finer than an instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..graphs.dtypes import DType
+from ..graphs.primitives import PRIMITIVES
+from ..graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum
+from ..search_space.access import walk
+from ..search_space.plan import Stage
+from .cuda_lanes import Shares
+from .view import View
+
+COUNTS: dict[str, tuple[float, float]] = {
+    "exp": (10, 1),
+    "log": (28, 0),
+    "log1p": (29, 0),
+    "expm1": (29, 1),
+    "tanh": (17, 2),
+    "erf": (27, 1),
+    "sqrt": (9, 1),
+    "recip": (9, 1),
+    "div": (10, 1),
+    "sin": (25, 0),
+    "cos": (25, 0),
+    "tan": (45, 1),
+    "atan": (21, 1),
+    "pow": (60, 1),
+    "fmod": (40, 1),
+    "mod": (42, 1),
+    "maximum": (3, 0),
+    "minimum": (3, 0),
+    "max": (3, 0),
+    "min": (3, 0),
+    "argmax": (5, 0),
+    "argmin": (5, 0),
+}
+"""Instructions and special functions of an operator on one element; others: the primitive's cost."""
+
+ACCESS, LOOP, LOOKUP = 2.0, 3.0, 6.0
+"""Instructions of an access with its address, of a loop's step, of an index that is looked up or divided."""
+
+COUPLED = 12.0
+"""Instructions that a coupled reduction adds to each element (rescaling, Welford's division)."""
+
+UNROLLED = 4
+"""Steps of an innermost loop that the compiler overlaps without being told."""
+
+BASE_REGISTERS = 24
+MOST_REGISTERS = 255
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """Of one thread in one task: instructions, and special functions among them."""
+
+    total: float = 0.0
+    special: float = 0.0
+
+
+def instructions(view: View, shares: Shares) -> Instructions:
+    """What a thread with work executes for a stage in one task."""
+    stage, total, special = shares.stage, 0.0, 0.0
+    for root in stage.values:
+        value = view.sub.values[root]
+        if value.op == "input":
+            continue
+        counted = _operator(view.sub, shares, root, frozenset(value.domain))
+        total, special = total + counted[0], special + counted[1]
+        if view.plan.reduction(root).coupled >= 0:
+            total += COUPLED * _points(shares, frozenset(value.domain))
+        done: set[tuple[int, tuple[Index, ...]]] = set()
+        for access in walk(view.sub, root, view.inlined):
+            source = view.sub.values[access.value]
+            if source.op == "const" or (access.value, access.index) in done:
+                continue
+            done.add((access.value, access.index))
+            runs = shares.runs(access.axes & frozenset(stage.order))
+            if any(_is_irregular(i) for i in access.index):
+                total += LOOKUP * runs
+            if view.inlined(access.value, access.reader) and source.op != "input":
+                counted = _operator(view.sub, shares, access.value, access.axes)
+                total, special = total + counted[0], special + counted[1]
+    total += LOOP * shares.runs(frozenset(stage.order)) / unrolling(view, shares)
+    return Instructions(total, special)
+
+
+def _points(shares: Shares, axes: frozenset[int]) -> float:
+    """Elements that a thread evaluates of something that depends on `axes`."""
+    width = shares.stage.width if shares.stage.vector in axes else 1
+    return shares.runs(axes & frozenset(shares.stage.order)) * width
+
+
+def _operator(sub: Subgraph, shares: Shares, number: int, axes: frozenset[int]) -> tuple[float, float]:
+    value = sub.values[number]
+    count, special = COUNTS.get(value.op, (float(PRIMITIVES[value.op].cost) if value.op in PRIMITIVES else 1.0, 0.0))
+    if value.op == "piecewise":
+        count = 3.0 * len(value.reads)
+    wide = 2.0 if value.dtype in (DType.F64, DType.I64) else 1.0
+    points = _points(shares, axes)
+    return count * wide * points, special * wide * points
+
+
+def _is_irregular(index: Index) -> bool:
+    match index:
+        case Sum(terms):
+            return any(_is_irregular(t) for _, t in terms)
+        case FloorDiv() | Mod() | Lookup():
+            return True
+        case _:
+            return False
+
+
+def held(view: View, stage: Stage) -> frozenset[int]:
+    """Values that a stage gets from or leaves to another stage in registers."""
+    listed = frozenset(stage.values)
+    across = {
+        e.value for e in view.plan.edges if e.place == "register" and (e.value in listed) != (e.consumer in listed)
+    }
+    readers = {a.value for root in stage.values for a in walk(view.sub, root, view.inlined) if a.value in across}
+    return frozenset((across & listed) | readers)
+
+
+def unrolling(view: View, shares: Shares) -> float:
+    """Steps of a thread that overlap: unrolled by the plan, by a register array, or by the compiler on its own."""
+    stage = shares.stage
+    steps = {a: shares.steps(a) for a in stage.order}
+    factors = dict(stage.unroll)
+    kept: frozenset[int] = frozenset()
+    for value in held(view, stage):
+        kept |= frozenset(view.sub.values[value].axes)
+    overlapped = 1.0
+    for axis in stage.order:
+        overlapped *= steps[axis] if axis in kept else min(steps[axis], factors.get(axis, 1))
+    inner = next((a for a in reversed(stage.order) if steps[a] > 1), None)
+    if inner is not None and inner not in factors and inner not in kept:
+        overlapped *= min(UNROLLED, steps[inner])
+    return max(1.0, overlapped)
+
+
+def registers(view: View, shares: Shares) -> float:
+    """Registers of a thread for one stage, before anything is compiled: arrays held, loads in flight, accumulators."""
+    stage, sub = shares.stage, view.sub
+    kept = held(view, stage)
+    arrays = sum(_points(shares, frozenset(sub.values[v].axes)) * _words(sub, v) for v in kept)
+    reads = {
+        a.value
+        for root in stage.values
+        for a in walk(sub, root, view.inlined)
+        if sub.values[a.value].op == "input" or view.places.get((a.value, a.reader)) in ("global", "block")
+    }
+    overlapped = min(8.0, unrolling(view, shares))
+    flight = sum(stage.width * overlapped * _words(sub, v) for v in reads - kept)
+    reduced = [v for v in stage.values if sub.values[v].reduce]
+    accumulators = sum(stage.width * view.plan.reduction(v).accumulators * _words(sub, v) for v in reduced)
+    return BASE_REGISTERS + 2 * len(reads) + arrays + flight + accumulators
+
+
+def _words(sub: Subgraph, value: int) -> int:
+    return max(1, sub.values[value].dtype.size // 4)

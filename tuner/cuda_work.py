@@ -1,0 +1,340 @@
+"""What a task of a CUDA group asks of the device: bytes by the level they come from, cycles, and its critical path.
+
+Bytes count as whole sectors. A first touch comes from DRAM unless L2 still has it; what the block itself touched before
+comes from L1 while all resident blocks' footprints fit there, from L2 while those of all blocks in flight do, and from
+DRAM otherwise. Shared memory and L1 count in cycles of 128 bytes.
+
+The path is the time one block would take alone: dependent rounds of loads, folds across threads, synchronisation and
+its own instructions. Divided by the blocks in flight it is what latency allows, and the same as Little's law: bytes in
+flight needed are bandwidth times latency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+from ..graphs.subgraph import AxisVar, Index, Subgraph, axes_of
+from ..search_space.access import walk
+from ..search_space.plan import Group, Stage
+from ..search_space.target import DeviceModel
+from .cuda_instructions import UNROLLED, instructions, unrolling
+from .cuda_lanes import SECTOR, WARP, Layout, Shares, request, row_major
+from .view import View, unit_axis
+
+L1_SHARE = 0.75
+"""Share of L1 that footprints may take and still be found there."""
+
+KEPT, LOST = 0.67, 1.1
+"""Shares of L2 that a working set may take to be kept whole, and from which on nothing of it is (gpu-l2-cache of
+gpu-benches: bandwidth falls from 0.67 to 1.1 of the capacity on A100, H100 and a 60 MiB Hopper; the L40 keeps 0.93)."""
+
+FOLD_CYCLES = 30.0
+"""Of one step of a fold: a shuffle's latency and the operator's."""
+
+SYNC_CYCLES = 40.0
+"""Of a block's synchronisation beside its memory's latency."""
+
+DEPENDENT_CYCLES = 4.0
+"""Between an instruction and one that needs its result (the same on all architectures from Volta on)."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """What surrounds a task: the device, blocks per multiprocessor and in flight altogether, what L2 gives.
+
+    miss     share of first touches that go to DRAM
+    l1       bytes of L1 that shared memory leaves, of one multiprocessor
+    """
+
+    model: DeviceModel
+    resident: int
+    slots: int
+    l1: float
+    miss: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """One task, on average. Bytes between multiprocessor and L2, between L2 and DRAM; cycles; seconds.
+
+    wavefronts    cycles of shared memory and L1
+    instructions  of warps; special: those of the special function units among them
+    path          seconds of a block that is alone
+    """
+
+    reads: float = 0.0
+    writes: float = 0.0
+    far_reads: float = 0.0
+    far_writes: float = 0.0
+    wavefronts: float = 0.0
+    conflicts: float = 0.0
+    instructions: float = 0.0
+    special: float = 0.0
+    path: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def __mul__(self, factor: float) -> Work:
+        return Work(*(getattr(self, f.name) * factor for f in fields(self)))
+
+
+def kept_in_cache(model: DeviceModel, size: float) -> float:
+    """Share of a working set of `size` bytes that L2 still holds when it is touched again."""
+    share = size / max(1, model.target.cache_bytes)
+    return min(1.0, max(0.0, (LOST - share) / (LOST - KEPT)))
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access of a task to memory.
+
+    task     bytes of distinct sectors; moved: bytes of sectors of all requests; phase: distinct bytes of all tasks
+    rounds   how often a thread waits for it
+    place    "far" (device memory), "block" (shared memory)
+    fresh    written by this plan: read past L1
+    requests, cycles   of warps, and of shared memory; ideal: cycles without bank conflicts
+    """
+
+    value: int
+    index: tuple[Index, ...]
+    place: str
+    store: bool
+    task: float
+    moved: float
+    phase: float
+    rounds: float
+    requests: float
+    cycles: float
+    ideal: float
+    fresh: bool
+
+
+def group_work(view: View, group: Group, where: Where) -> Work:
+    """The average task of `group`."""
+    shares = [Shares(view.sub, group, stage) for stage in group.stages]
+    touches = [list(_touches(view, s)) for s in shares]
+    footprints = {(t.value, t.index): t.task for stage in touches for t in stage if t.place == "far"}
+    footprint = sum(footprints.values())
+    seen: set[int] = set()
+    work = Work()
+    for share, found in zip(shares, touches, strict=True):
+        work += _stage_work(view, share, found, where, footprint, seen)
+        seen |= {t.value for t in found if t.place == "far"}
+    return work
+
+
+def task_count(group: Group, extents: tuple[int, ...]) -> int:
+    return math.prod(-(-extents[a] // tile) for a, tile in group.parallel)
+
+
+def _stage_work(
+    view: View, shares: Shares, touches: list[Touch], where: Where, footprint: float, seen: set[int]
+) -> Work:
+    model, target = where.model, where.model.target
+    tasks = task_count(shares.group, view.sub.extents)
+    work = Work()
+    waits = [0.0]
+    for touch in touches:
+        if touch.place == "block":
+            work += Work(wavefronts=touch.cycles, conflicts=touch.cycles - touch.ideal)
+            if not touch.store:
+                waits.append(touch.rounds * model.block_latency)
+            continue
+        near = footprint * where.resident <= L1_SHARE * where.l1
+        work += Work(wavefronts=max(touch.requests, touch.moved / 128))
+        if touch.store:
+            work += Work(writes=touch.moved, far_writes=where.miss * touch.phase / tasks)
+            continue
+        again = touch.value in seen
+        crossing = touch.task if near else touch.moved
+        lost = 1 - kept_in_cache(model, footprint * where.slots)
+        far = lost * touch.task if again else _first(touch, tasks, where, lost)
+        if again and near and not touch.fresh:
+            crossing, far = 0.0, 0.0
+        work += Work(reads=crossing, far_reads=far)
+        share = min(1.0, far / touch.task) if touch.task else 0.0
+        wait = share * model.latency + (1 - share) * model.cache_latency
+        waits.append(touch.rounds * (wait if crossing else model.block_latency))
+    counted = instructions(view, shares)
+    issued = sum(t.requests for t in touches) * 2 + counted.total * shares.warps
+    chains = min(4.0, max(1.0, unrolling(view, shares) * max(1, shares.stage.width)))
+    alone = max(counted.total * DEPENDENT_CYCLES / chains, issued * WARP / model.issue)
+    folds, synced = _folds(view, shares)
+    cycles = alone + folds * FOLD_CYCLES + synced * SYNC_CYCLES
+    path = max(waits) + cycles / model.clock
+    arithmetic = issued * max(1.0, target.lanes * 4 / model.arithmetic / 1.5)
+    return work + Work(instructions=arithmetic, special=counted.special * shares.warps, path=path)
+
+
+def _first(touch: Touch, tasks: int, where: Where, lost: float) -> float:
+    """DRAM bytes of a task that touches something first: the phase's distinct bytes are fetched once, if L2 keeps what
+    several tasks share."""
+    spread = touch.phase / tasks
+    shared = 1 - kept_in_cache(where.model, touch.phase)
+    wasted = max(0.0, touch.task - spread) * min(lost, shared)
+    return where.miss * spread + wasted
+
+
+def _folds(view: View, shares: Shares) -> tuple[float, float]:
+    """Steps of folds across threads that follow one another, and block synchronisations."""
+    steps = synced = 0.0
+    lanes = shares.lanes
+    for root in shares.stage.values:
+        value = view.sub.values[root]
+        across = math.prod(lanes.get(a, 1) for a in value.reduce)
+        if across <= 1:
+            continue
+        own = shares.runs(frozenset(value.axes) & frozenset(shares.stage.order)) if value.axes else 1.0
+        steps += max(1.0, own) * math.log2(across)
+        inner = _span(shares, frozenset(value.reduce))
+        synced += max(1.0, own) * (2.0 if inner > WARP else 0.0)
+    stored = [v for v in shares.stage.values if v in view.kept and view.sub.values[v].op != "input"]
+    return steps, synced + (1.0 if stored else 0.0)
+
+
+def _span(shares: Shares, axes: frozenset[int]) -> int:
+    """Neighbouring threads that a fold over `axes` reaches across."""
+    span = reach = 1
+    for axis, count in reversed(shares.stage.lanes):
+        span *= count
+        if axis in axes:
+            reach = span
+    return reach
+
+
+# --- touches
+
+
+def _touches(view: View, shares: Shares) -> Iterator[Touch]:
+    sub, stage = view.sub, shares.stage
+    for root in stage.values:
+        if sub.values[root].op == "input":
+            yield _touch(view, shares, root, _home(view, stage, root), "far", store=False)
+            if any(e.value == root and e.place == "block" for e in view.plan.edges):
+                yield _touch(view, shares, root, _home(view, stage, root), "block", store=True)
+            continue
+        done: set[tuple[int, tuple[Index, ...]]] = set()
+        for access in walk(sub, root, view.inlined):
+            source = sub.values[access.value]
+            place = view.places.get((access.value, access.reader), "far")
+            if source.op == "const" or place in ("inline", "register", "shuffle", "alias"):
+                continue
+            if (access.value, access.index) in done:
+                continue
+            done.add((access.value, access.index))
+            yield _touch(view, shares, access.value, access.index, "block" if place == "block" else "far", store=False)
+        yield from _stores(view, shares, root, 1.0)
+    for root in stage.combine:
+        index = tuple(AxisVar(a) for a in sub.values[root].axes)
+        parts = float(view.parts.get(root, 1))
+        yield _touch(view, shares, root, index, "far", store=False, factor=parts, overlap=UNROLLED)
+        yield from _stores(view, shares, root, parts)
+
+
+def _stores(view: View, shares: Shares, root: int, parts: float) -> Iterator[Touch]:
+    """What a stage leaves of a value in memory."""
+    index = tuple(AxisVar(a) for a in view.sub.values[root].axes)
+    combined = root in shares.stage.combine
+    if view.parts.get(root, 1) > 1 and not combined:
+        yield _touch(view, shares, root, index, "far", store=True)
+        return
+    if root not in view.kept:
+        return
+    places = {p for (v, _), p in view.places.items() if v == root}
+    if "block" in places:
+        yield _touch(view, shares, root, index, "block", store=True)
+    if root in view.sub.outputs or "global" in places:
+        yield _touch(view, shares, root, index, "far", store=True)
+
+
+def _home(view: View, stage: Stage, value: int) -> tuple[Index, ...]:
+    """The index at which a listed input is loaded: over its own axes, or those of the value that reads the copy."""
+    axes = view.sub.values[value].axes
+    if set(axes) <= set(stage.order):
+        return tuple(AxisVar(a) for a in axes)
+    readers = [e.consumer for e in view.plan.edges if e.value == value]
+    for reader in readers:
+        for read in view.sub.values[reader].reads:
+            if read.value == value and read.is_plain:
+                return read.index
+    return tuple(AxisVar(a) for a in axes)
+
+
+def _touch(
+    view: View,
+    shares: Shares,
+    value: int,
+    index: tuple[Index, ...],
+    place: str,
+    *,
+    store: bool,
+    factor: float = 1.0,
+    overlap: float = 0.0,
+) -> Touch:
+    sub, stage = view.sub, shares.stage
+    axes = frozenset().union(*(axes_of(i) for i in index)) & frozenset(stage.order)
+    item = sub.values[value].dtype.size
+    layout = _block_layout(view, shares, value) if place == "block" else row_major(sub.shape(value), item)
+    asked = request(shares, index, layout)
+    runs = shares.runs(axes) * factor
+    warps = shares.warps
+    if store:
+        # Threads along lanes that the value lacks hold copies: the first of them stores.
+        warps = max(1.0, math.prod(n for a, n in stage.lanes if a in axes) / WARP)
+    count = runs * warps
+    everywhere = frozenset().union(*(axes_of(i) for i in index))
+    task = _distinct(sub, value, index, {a: shares.size(a) for a in everywhere}) * factor
+    phase = _distinct(sub, value, index, {a: float(sub.extents[a]) for a in everywhere}) * factor
+    moved = count * asked.sectors * SECTOR
+    overlapped = overlap or unrolling(view, shares)
+    return Touch(
+        value=value,
+        index=index,
+        place=place,
+        store=store,
+        task=min(task, moved) if moved else task,
+        moved=moved,
+        phase=phase,
+        rounds=math.ceil(runs / overlapped),
+        requests=count * asked.count,
+        cycles=count * asked.cycles,
+        ideal=count * asked.ideal,
+        fresh=not sub.values[value].is_input,
+    )
+
+
+def _block_layout(view: View, shares: Shares, value: int) -> Layout:
+    """The task's tile of a value in shared memory."""
+    axes = view.sub.values[value].axes
+    buffer = next((b for b in view.plan.buffers if b.value == value), None)
+    order = buffer.order if buffer and buffer.order else axes
+    extents = [shares.tiles[a] for a in order]
+    if buffer and extents:
+        extents[-1] += buffer.pad
+    strides = dict(zip(order, row_major(extents, 1).strides, strict=True))
+    return Layout(
+        tuple(strides[a] for a in axes), tuple(shares.tiles[a] for a in axes), view.sub.values[value].dtype.size
+    )
+
+
+def _distinct(sub: Subgraph, value: int, index: tuple[Index, ...], sizes: Mapping[int, float]) -> float:
+    """Bytes of the distinct sectors that a read covers over `sizes` positions along its axes."""
+    item = sub.values[value].dtype.size
+    elements = min(math.prod(sizes.values()), max(1, sub.elements(value)))
+    run, step = 1.0, item
+    for position, axis in zip(reversed(index), reversed(sub.values[value].axes), strict=True):
+        found = unit_axis(position)
+        if found < 0:
+            break
+        run *= sizes[found]
+        step *= max(1, sub.extents[axis])
+        if sizes[found] < sub.extents[axis]:
+            break
+    length = run * item
+    if run >= elements:
+        return math.ceil(elements * item / SECTOR) * SECTOR
+    # A run that starts anywhere in a sector touches one more, less what its alignment rules out.
+    return elements / run * (length + SECTOR - math.gcd(step, math.ceil(length), SECTOR))
