@@ -2,7 +2,8 @@
 #
 #   make demo     tune one BERT-base encoder block and write a report to out/demo
 #   make test     run the tests             make check   format, lint, strict types, layering
-#   make fuzz     the differential test for longer: make fuzz MINUTES=60 SEED=100000
+#   make setup-cuda   what the target cuda needs, too: CuPy and NVRTC (a GPU is needed to run kernels, not to tune)
+#   make fuzz     the differential test for longer: make fuzz MINUTES=60 SEED=100000 TARGET=cuda (emulated; or cpu)
 #   make wheel    build the wheel to dist/  make clean   remove what the others made
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -14,11 +15,13 @@ TESTS  ?= tests
 JOBS   ?= 2
 MINUTES ?= 20
 SEED   ?= 100000
+TARGET ?= cpu
 
-.PHONY: demo test fuzz check format wheel clean setup setup-dev
+.PHONY: demo test fuzz check format wheel clean setup setup-cuda setup-dev
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.runtime
+setup-cuda: $(VENV)/.cuda
 setup-dev: $(VENV)/.dev
 
 # An executable's first line holds its venv's path, so a venv that moved with its folder is made again.
@@ -31,7 +34,11 @@ $(VENV)/.runtime: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+$(VENV)/.cuda: $(VENV)/.runtime requirements-cuda.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-cuda.lock
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.cuda requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
 	@touch $@
 
@@ -47,7 +54,8 @@ test: setup-dev
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
 
 fuzz: setup-dev
-	$(BIN)/python -m tests.differential --pairs 1000000 --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS)
+	$(BIN)/python -m tests.differential --pairs 1000000 --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) \
+		--target $(TARGET)
 
 check: setup-dev .typing/stitchtune
 	$(BIN)/ruff format --check .

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -15,6 +13,7 @@ from pathlib import Path
 import click
 
 from .. import __version__
+from ..kernels.cuda.driver import DriverDevice
 from .options import common, echo, print_json, table
 
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "optuna", "sqlalchemy", "pandas", "matplotlib", "rich", "click")
@@ -40,7 +39,7 @@ class Finding:
 @common
 def doctor(as_json: bool) -> int:
     """Compilers, devices, versions and cache paths; what is missing and what to install."""
-    findings = [*_versions(), *_compilers(), *_devices(), *_paths(), *_optional()]
+    findings = [*_versions(), *_onnxruntime(), *_compilers(), *_devices(), *_cuda(), *_paths(), *_optional()]
     if as_json:
         print_json({"version": __version__, "findings": [asdict(f) for f in findings]})
     else:
@@ -55,8 +54,14 @@ def _versions() -> list[Finding]:
         if find_spec(name) is None:
             found.append(Finding(name, "missing", f"pip install {name}"))
         else:
-            found.append(Finding(name, "ok", metadata.version(name)))
+            found.append(Finding(name, "ok", _version(name)))
     return found
+
+
+def _version(name: str) -> str:
+    """Of the distribution that a module comes from: ONNX Runtime's has two names."""
+    names = [name, "onnxruntime-gpu"] if name == "onnxruntime" else [name]
+    return next((metadata.version(one) for one in names if _installed(one)), "of no known version")
 
 
 def _compilers() -> list[Finding]:
@@ -80,14 +85,65 @@ def _devices() -> list[Finding]:
     caches = (
         f"L1 {cpu.l1_bytes >> 10} KB, block memory {cpu.block_bytes >> 10} KB, last level {cpu.cache_bytes >> 20} MB"
     )
-    found = [Finding("cpu", "ok", f"{cpu.processors} cores, {8 * cpu.vector_bytes}-bit vectors, {cpu.arch}, {caches}")]
-    driver = shutil.which("nvidia-smi")
-    if driver is None:
-        return [*found, Finding("cuda", "optional", "no NVIDIA driver on this machine")]
-    query = [driver, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
-    detail = f"{listed or 'the driver names no device'}; kernels for it are not built by this version"
-    return [*found, Finding("cuda", "optional", " ".join(detail.split()))]
+    return [Finding("cpu", "ok", f"{cpu.processors} cores, {8 * cpu.vector_bytes}-bit vectors, {cpu.arch}, {caches}")]
+
+
+def _cuda() -> list[Finding]:
+    """What the target cuda has here: tuning for a profile needs NVRTC, running kernels CuPy and a device too."""
+    from ..devices import absence, cuda_device, extra_for
+    from ..kernels.cuda import driver
+    from ..kernels.cuda.nvrtc import find_nvrtc
+    from ..search_space.devices import DEVICES
+
+    found = driver.devices()
+    extra = extra_for(found[0].driver) if found else "cuda13"
+    nvrtc, here = find_nvrtc(), cuda_device()
+    names = ", ".join(name.removeprefix("cuda:") for name in DEVICES)
+    findings = [
+        Finding("cuda compiler", "ok", f"NVRTC {nvrtc.version}, from sm_{min(nvrtc.architectures)} on")
+        if nvrtc
+        else Finding("cuda compiler", "optional", f"to compile for CUDA: pip install 'stitchtune[{extra}]'"),
+        _cupy(extra),
+        *(Finding("cuda device", "ok", _device_text(one)) for one in found),
+    ]
+    if here is None:
+        mend = "kernels for it are tuned by prediction, and run on a machine that has one"
+        findings.append(Finding("cuda device", "missing" if found else "optional", f"{absence()}; {mend}"))
+    else:
+        findings.append(Finding("cuda target", "ok", f"{here.name} is the default target"))
+    findings.append(Finding("cuda profiles", "ok", f"--target cuda:NAME without the device: {names}"))
+    return findings
+
+
+def _cupy(extra: str) -> Finding:
+    installed = sorted({name for dist in metadata.distributions() if (name := dist.name) and name.startswith("cupy")})
+    if not installed:
+        return Finding("cupy", "optional", f"to run kernels on a GPU: pip install 'stitchtune[{extra}]'")
+    if len(installed) > 1:
+        return Finding("cupy", "missing", f"{', '.join(installed)} exclude each other: pip uninstall all but one")
+    return Finding("cupy", "ok", f"{installed[0]} {metadata.version(installed[0])}")
+
+
+def _device_text(one: DriverDevice) -> str:
+    version = f"CUDA {one.driver // 1000}.{one.driver % 1000 // 10}"
+    return f"{one.name}, {one.arch}, {one.processors} multiprocessors, {one.memory >> 30} GB, driver for {version}"
+
+
+def _onnxruntime() -> list[Finding]:
+    """The two builds of ONNX Runtime install the same files: with both, the one installed last is what is there."""
+    both = [name for name in ("onnxruntime", "onnxruntime-gpu") if _installed(name)]
+    if len(both) < 2:
+        return []
+    mend = "pip uninstall both, then install one (onnxruntime-gpu for library ops on a GPU)"
+    return [Finding("onnxruntime", "missing", f"onnxruntime and onnxruntime-gpu exclude each other: {mend}")]
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _paths() -> list[Finding]:
