@@ -15,7 +15,7 @@ from ...graphs.dtypes import DType
 from ...graphs.subgraph import Subgraph, Value
 from ..loops import Apply, Expr, Literal
 from .errors import LoweringError
-from .nest import Nest
+from .scope import Scope
 
 
 def computing(dtype: DType) -> DType:
@@ -41,7 +41,7 @@ class Algebra:
     def fold(self) -> str | None:
         return self.op if len(self.dtypes) == 1 else None
 
-    def lift(self, nest: Nest, operand: Expr, index: Expr | None) -> tuple[Expr, ...]:
+    def lift(self, nest: Scope, operand: Expr, index: Expr | None) -> tuple[Expr, ...]:
         """One element as an accumulator."""
         if len(self.dtypes) == 1:
             return (operand,)

@@ -15,7 +15,7 @@ from ..loops import Apply, Expr, Literal, Stmt, Store
 from .context import Context
 from .errors import LoweringError
 from .integers import add, mul, number, sub
-from .nest import Nest
+from .scope import Scope
 
 
 def aliased_reads(ctx: Context, consumer: int) -> list[Read]:
@@ -67,7 +67,7 @@ def _constant(ctx: Context, term: Int | Slot) -> Expr:
     return number(term.value) if isinstance(term, Int) else ctx.slot(term.slot)
 
 
-def invert(nest: Nest, condition: Expr | bool) -> Expr:
+def invert(nest: Scope, condition: Expr | bool) -> Expr:
     """The negation of a test."""
     if isinstance(condition, bool):
         return Literal(not condition, DType.BOOL)

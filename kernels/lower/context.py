@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...graphs.dtypes import DType
 from ...graphs.subgraph import Subgraph, Value
@@ -90,6 +90,12 @@ class Context:
 
     def value(self, number_: int) -> Value:
         return self.sub.values[number_]
+
+    def take_axes(self, value: int, axes: tuple[int, ...]) -> None:
+        """From here on an input counts as having the axes that its readers read it along."""
+        values = list(self.sub.values)
+        values[value] = replace(values[value], axes=axes)
+        self.sub = replace(self.sub, values=tuple(values))
 
     def extent(self, axis: int) -> Expr:
         if axis in self.plan.dynamic:

@@ -17,7 +17,7 @@ from ...search_space.coupling import pair_kind
 from ..loops import Apply, Expr, Literal
 from .algebra import Algebra
 from .errors import LoweringError
-from .nest import Nest
+from .scope import Scope
 
 
 class CouplingError(LoweringError):
@@ -32,7 +32,7 @@ class Coupled(Algebra):
     def _type(self) -> DType:
         return self.dtypes[0]
 
-    def lift(self, nest: Nest, operand: Expr, index: Expr | None) -> tuple[Expr, ...]:
+    def lift(self, nest: Scope, operand: Expr, index: Expr | None) -> tuple[Expr, ...]:
         one, zero = Literal(1.0, self._type), Literal(0.0, self._type)
         return (operand, one) if self.op == "softmax" else (one, operand, operand, zero)
 

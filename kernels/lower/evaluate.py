@@ -8,7 +8,7 @@ what it reads: a name of this stage, block memory, a buffer, or the expression i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from ...graphs.dtypes import DType
 from ...graphs.primitives import REDUCTIONS
@@ -18,7 +18,7 @@ from .algebra import computing
 from .context import Context
 from .errors import LoweringError
 from .integers import add, divide, maximum, minimum, modulo, mul, number, range_of
-from .nest import Nest
+from .scope import Scope
 
 EXACT = frozenset("copy neg abs sign floor ceil round trunc min max where piecewise relu".split())
 """Operators whose result is representable when the operands are: nothing to round."""
@@ -33,14 +33,17 @@ Env = Mapping[int, Expr]
 class Blocks(Protocol):
     """Where this group keeps values in block memory."""
 
-    def load(self, value: int, positions: Sequence[Expr], nest: Nest) -> tuple[str, Expr]:
+    def load(self, value: int, positions: Sequence[Expr], nest: Scope) -> tuple[str, Expr]:
         """The array of `value` and the offset of its element at `positions`."""
 
 
-class Evaluator:
+N = TypeVar("N", bound=Scope)
+
+
+class Evaluator(Generic[N]):
     """Evaluates into one nest. `results` are the values this stage has computed so far, at their own positions."""
 
-    def __init__(self, ctx: Context, nest: Nest, blocks: Blocks) -> None:
+    def __init__(self, ctx: Context, nest: N, blocks: Blocks) -> None:
         self.ctx = ctx
         self.nest = nest
         self.blocks = blocks
@@ -181,16 +184,14 @@ class Evaluator:
         if self.ctx.is_empty(read.value):
             return literal(0, u.dtype)
         positions = tuple(self.index(i, reader, env, mask) for i in read.index)
-        if u.op == "input":
+        if u.op == "input" and (read.value, reader) not in self.ctx.places:
             return self.stored(read.value, positions, mask)
         place = self.ctx.place(read.value, reader)
         match place:
             case "inline":
                 return self.value(read.value, dict(zip(u.axes, positions, strict=True)), mask)
             case "register" | "shuffle":
-                if read.value not in self.results or positions != tuple(self.nest.position[a] for a in u.axes):
-                    raise LoweringError(f"value {read.value} is not in a register where {reader} reads it")
-                return self.results[read.value]
+                return self.in_register(read.value, positions, reader)
             case "block":
                 array, offset = self.blocks.load(read.value, positions, self.nest)
                 return self.load(array, offset, u.dtype, mask)
@@ -202,6 +203,13 @@ class Evaluator:
                 if read.value not in self.ctx.finished:
                     raise LoweringError(f"value {read.value} is read from global memory before it is there")
                 return self.stored(read.value, positions, mask)
+
+    def in_register(self, value: int, positions: tuple[Expr, ...], reader: int) -> Expr:
+        """What this stage keeps in a register of `value`, which `reader` may only read at the stage's own positions."""
+        own = tuple(self.nest.position[a] for a in self.ctx.value(value).axes)
+        if value not in self.results or positions != own:
+            raise LoweringError(f"value {value} is not in a register where {reader} reads it")
+        return self.results[value]
 
     def stored(self, value: int, positions: Sequence[Expr], mask: Expr | None) -> Expr:
         if value not in self.ctx.stored:

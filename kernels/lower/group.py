@@ -26,8 +26,24 @@ class LoweredGroup:
     block_bytes: Expr
 
 
-def lower_group(ctx: Context, group: Group) -> LoweredGroup:
-    """The group's tasks and what each does."""
+@dataclass
+class Frame:
+    """The code that decodes a group's task number, and what it found.
+
+    axes   inside a task; tiles the number of the task's tile along each parallel axis
+    """
+
+    task: Local
+    names: Names
+    ranges: dict[Expr, Range]
+    axes: dict[int, Axis]
+    tiles: dict[int, Expr]
+    body: list[Stmt]
+    tasks: Expr
+
+
+def decode(ctx: Context, group: Group) -> Frame:
+    """Decodes the task number; serial axes of the group's stages are whole."""
     names = Names()
     task = Local("task", DType.I64)
     ranges: dict[Expr, Range] = {task: (0, 2**62), **_slot_ranges(ctx)}
@@ -75,17 +91,25 @@ def lower_group(ctx: Context, group: Group) -> LoweredGroup:
         for axis in stage.order:
             if axis not in axes:
                 axes[axis] = Axis(number(0), ctx.extent(axis), ctx.extent(axis))
-    memory = Memory(ctx, axes)
-    state = GroupState(ctx, group, names, axes, tiles, ranges, memory)
+    tasks: Expr = number(1)
+    for count in counts:
+        tasks = mul(tasks, count)
+    return Frame(task, names, ranges, axes, tiles, body, tasks)
+
+
+def lower_group(ctx: Context, group: Group) -> LoweredGroup:
+    """The group's tasks and what each does."""
+    frame = decode(ctx, group)
+    memory = Memory(ctx, frame.axes)
+    state = GroupState(ctx, group, frame.names, frame.axes, frame.tiles, frame.ranges, memory)
+    body = frame.body
     for k, stage in enumerate(group.stages):
         memory.stage = k
         body += lower_stage(state, stage)
         ctx.finished |= {*stage.values, *stage.combine}
     arrays, block_bytes = memory.place()
-    tasks: Expr = number(1)
-    for count in counts:
-        tasks = mul(tasks, count)
-    program = GroupProgram(tasks, group.tasks_per_block, task, arrays, tuple(body), _vector_bytes(ctx, group))
+    vector_bytes = _vector_bytes(ctx, group)
+    program = GroupProgram(frame.tasks, group.tasks_per_block, frame.task, arrays, tuple(body), vector_bytes)
     return LoweredGroup(program, block_bytes)
 
 

@@ -10,18 +10,28 @@ from .context import Context, lay_out
 from .errors import LoweringError
 from .group import lower_group
 from .integers import maximum, number
+from .threads.kernel import lower_kernel
 
 
-def lower(sub: Subgraph, plan: Plan, target: Target, precision: str = "strict") -> tuple[LoopKernel, ...]:
+def lower(
+    sub: Subgraph, plan: Plan, target: Target, precision: str = "strict", aligned: bool = True
+) -> tuple[LoopKernel, ...]:
     """One loop kernel for each kernel of the plan.
 
     `precision` is "strict" (every low-precision value is rounded to its dtype) or "fast" (only casts and what is
-    stored are). Raises LoweringError when the plan is inconsistent.
+    stored are). `aligned` (CUDA): the caller's buffers start at multiples of 16 bytes.
+    Raises LoweringError when the plan is inconsistent.
     """
     if precision not in ("strict", "fast"):
         raise ValueError(f"precision {precision!r} is neither 'strict' nor 'fast'")
     ctx = Context(sub, plan, precision == "strict")
     lay_out(ctx)
+    if not plan.kernels:
+        raise LoweringError("a plan without kernels")
+    if target.kind == "cuda":
+        if plan.stream:
+            raise LoweringError("there are no stores past the caches on CUDA")
+        return tuple(lower_kernel(ctx, kernel, aligned) for kernel in plan.kernels)
     scratch = tuple(a for a in ctx.arrays.values() if a.space == "scratch")
     kernels = []
     for kernel in plan.kernels:
@@ -43,6 +53,4 @@ def lower(sub: Subgraph, plan: Plan, target: Target, precision: str = "strict") 
                 ctx.arguments,
             )
         )
-    if not kernels:
-        raise LoweringError("a plan without kernels")
     return tuple(kernels)

@@ -11,7 +11,8 @@ from .context import Context, Layout, layout
 from .errors import LoweringError
 from .evaluate import Blocks
 from .integers import add, ceiling, mul, number, sub
-from .nest import Axis, Nest
+from .nest import Axis
+from .scope import Scope
 
 LINE = 64
 """Alignment of every buffer, bytes."""
@@ -43,7 +44,7 @@ class Memory(Blocks):
         self._touch(name)
         return name, self.layouts[name].offset([local[a] for a in self.ctx.value(value).axes])
 
-    def load(self, value: int, positions: Sequence[Expr], nest: Nest) -> tuple[str, Expr]:
+    def load(self, value: int, positions: Sequence[Expr], nest: Scope) -> tuple[str, Expr]:
         name = self.values.get(value, "")
         if not name or self.spans[name][0] == self.stage:
             raise LoweringError(f"value {value} is read from block memory before it is there")

@@ -25,7 +25,7 @@ Components = tuple[Expr, ...]
 
 
 def accumulate(
-    ev: Evaluator,
+    ev: Evaluator[Nest],
     value: int,
     alg: Algebra,
     new: NewArray,
@@ -67,7 +67,7 @@ def accumulate(
     _drain(nest, alg, arrays, first, sink)
 
 
-def _linear(ev: Evaluator, axes: Sequence[int]) -> Expr:
+def _linear(ev: Evaluator[Nest], axes: Sequence[int]) -> Expr:
     """Row-major position in a group of reduced axes."""
     total: Expr = number(0)
     for a in axes:

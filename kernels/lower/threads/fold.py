@@ -1,0 +1,127 @@
+"""A fold across threads: every thread's accumulator merged with those of its partners, the result in all of them.
+
+Partners in one warp exchange by a butterfly of shuffles (after it, each has the same bits: operands are put in order
+of the lane where the merge is not symmetric). Partners in other warps leave their partials in a small array of the
+block; each thread then reads and merges those in a fixed, balanced order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ....graphs.dtypes import DType
+from ...loops import THREAD, Apply, Expr, If, Load, Stmt, Store, Sync
+from ..algebra import Algebra
+from ..errors import LoweringError
+from ..integers import add, mul, number
+from .lanes import WARP, Lane
+from .memory import ThreadMemory
+from .nest import Location, ThreadNest
+
+Components = tuple[Expr, ...]
+
+BUFFERS = 2
+"""Scratch arrays that folds take in turn, so that one sync a fold is enough."""
+
+
+@dataclass
+class Scratch:
+    """The block memory that folds of a group take in turn. `unread`: buffers that some thread may still be reading."""
+
+    memory: ThreadMemory
+    unread: set[int] = field(default_factory=set)
+
+    def next(self, again: bool) -> tuple[int, bool]:
+        """A buffer, and whether a sync is needed before it is written; `again`: the fold itself may be repeated."""
+        free = [b for b in range(BUFFERS) if b not in self.unread]
+        if again or not free:
+            self.unread = {0}
+            return 0, True
+        self.unread = {free[0]}
+        return free[0], False
+
+
+def fold(
+    nest: ThreadNest, alg: Algebra, partial: Components, lanes: Sequence[Lane], where: Location, scratch: Scratch
+) -> Components:
+    """`partial` of all threads that differ along `lanes` only, merged; all statements stand at `where`."""
+    if any(lane.count & (lane.count - 1) or lane.stride & (lane.stride - 1) for lane in lanes):
+        raise LoweringError("a fold across threads whose number is no power of two")
+    masks = sorted(lane.stride << k for lane in lanes for k in range(lane.count.bit_length() - 1))
+    near, far = [m for m in masks if m < WARP], [m for m in masks if m >= WARP]
+    for mask in near:
+        partial = _exchange(nest, alg, partial, mask, where)
+    return _across_warps(nest, alg, partial, near, far, where, scratch) if far else partial
+
+
+def _exchange(nest: ThreadNest, alg: Algebra, own: Components, mask: int, where: Location) -> Components:
+    own = tuple(_named(nest, x, where) for x in own)
+    other = tuple(nest.name(Apply("shuffle_xor", x.dtype, (x, number(mask))), where) for x in own)
+    if len(alg.dtypes) == 1:
+        return tuple(nest.name(x, where) for x in alg.merge(own, other))
+    bit = nest.bind(Apply("rest_u32", DType.I64, (Apply("quotient_u32", DType.I64, (THREAD, number(mask))), number(2))))
+    low = nest.bind(Apply("eq", DType.BOOL, (bit, number(0))))
+    first = tuple(nest.name(Apply("select", x.dtype, (low, x, y)), where) for x, y in zip(own, other, strict=True))
+    last = tuple(nest.name(Apply("select", x.dtype, (low, y, x)), where) for x, y in zip(own, other, strict=True))
+    return tuple(nest.name(x, where) for x in alg.merge(first, last))
+
+
+def _named(nest: ThreadNest, expr: Expr, where: Location) -> Expr:
+    return nest.name(expr, where) if isinstance(expr, Load | Apply) else expr
+
+
+def _bits(masks: Sequence[int]) -> Expr:
+    """The number that the thread's bits at `masks` (ascending) spell."""
+    total: Expr = number(0)
+    k = 0
+    while k < len(masks):
+        run = 1
+        while k + run < len(masks) and masks[k + run] == masks[k] << run:
+            run += 1
+        quotient: Expr = THREAD if masks[k] == 1 else Apply("quotient_u32", DType.I64, (THREAD, number(masks[k])))
+        part = Apply("rest_u32", DType.I64, (quotient, number(1 << run)))
+        total = add(total, mul(part, number(1 << k)))
+        k += run
+    return total
+
+
+def _across_warps(
+    nest: ThreadNest,
+    alg: Algebra,
+    partial: Components,
+    near: Sequence[int],
+    far: Sequence[int],
+    where: Location,
+    scratch: Scratch,
+) -> Components:
+    """Element [coordinate, partner] of the scratch array, coordinates of threads that are not folded fastest."""
+    threads = scratch.memory.threads
+    every = [1 << k for k in range(threads.bit_length() - 1)]
+    kept = [m for m in every if m not in near and m not in far]
+    groups, partners = 1 << len(kept), 1 << len(far)
+    width = nest.width if where.element else 1
+    once = where._replace(element=False)
+    buffer, before = scratch.next(nest.repeats(where))
+    if before:
+        nest.put(once, Sync("block"))
+    base = nest.bind(_bits(kept))
+    mine = nest.bind(add(base, mul(nest.bind(_bits(far)), number(groups))))
+    if where.element:
+        shift = mul(nest.element, number(groups * partners))
+        base, mine = add(base, shift), add(mine, shift)
+    names = [scratch.memory.scratch(t, buffer, k, groups * partners * width) for k, t in enumerate(alg.dtypes)]
+    stores: tuple[Stmt, ...] = tuple(Store(n, mine, x) for n, x in zip(names, partial, strict=True))
+    if near:
+        stores = (If(nest.bind(Apply("eq", DType.BOOL, (_bits(near), number(0)))), stores),)
+    for store in stores:
+        nest.put(where, store)
+    nest.put(once, Sync("block"))
+    parts: list[Components] = []
+    for partner in range(partners):
+        offset = add(base, number(partner * groups))
+        parts.append(tuple(nest.name(Load(n, offset, t), where) for n, t in zip(names, alg.dtypes, strict=True)))
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [tuple(nest.name(x, where) for x in alg.merge(parts[k], parts[k + half])) for k in range(half)]
+    return parts[0]

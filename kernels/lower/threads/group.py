@@ -1,0 +1,39 @@
+"""One group: the task's tile, the threads' coordinates, the stages with the syncs that they need."""
+
+from __future__ import annotations
+
+from ....search_space.plan import Group
+from ...loops import GroupProgram, Stmt
+from ..context import Context
+from ..errors import LoweringError
+from ..group import LoweredGroup, decode
+from .fold import Scratch
+from .lanes import WARP, Coordinates
+from .memory import ThreadMemory
+from .registers import Resident, kept_here
+from .stage import ThreadState, lower_stage
+from .sync import synchronise
+
+MOST_THREADS = 1024
+
+
+def lower_group(ctx: Context, group: Group, again: bool) -> LoweredGroup:
+    """What each task of the group does; `again`: a block may run several tasks."""
+    if group.threads % WARP or not WARP <= group.threads <= MOST_THREADS:
+        raise LoweringError(f"{group.threads} threads make no whole warps")
+    frame = decode(ctx, group)
+    memory = ThreadMemory(ctx, frame.axes, threads=group.threads, last=len(group.stages) - 1)
+    coordinates = Coordinates(group.threads, frame.names, frame.ranges)
+    resident = Resident(ctx)
+    state = ThreadState(ctx, group, frame, memory, coordinates, Scratch(memory), resident, kept_here(ctx, group))
+    stages: list[tuple[Stmt, ...]] = []
+    for k, stage in enumerate(group.stages):
+        memory.stage = k
+        stages.append(lower_stage(state, k))
+        ctx.finished |= {*stage.values, *stage.combine}
+    arrays, block_bytes = memory.place()
+    accesses = [memory.accesses[k] if k < len(memory.accesses) else [] for k in range(len(stages))]
+    body = synchronise(stages, accesses, arrays, again)
+    whole = (*frame.body, *coordinates.lets, *resident.declared, *body)
+    program = GroupProgram(frame.tasks, group.tasks_per_block, frame.task, arrays, whole)
+    return LoweredGroup(program, block_bytes)
