@@ -85,7 +85,7 @@ def table(tally: Tally, wanted: Iterable[Mark]) -> Iterator[str]:
     kinds: dict[str, list[str]] = {}
     for kind, mark in wanted:
         kinds.setdefault(kind, []).append(f"{mark} {tally.features[kind, mark]}")
-    yield from (f"{kind}s: {', '.join(counts)}" for kind, counts in kinds.items())
+    yield from (f"{kind}: {', '.join(counts)}" for kind, counts in kinds.items())
     yield "graphs with " + ", ".join(f"{s}: {tally.structures[s]}" for s in STRUCTURES)
     least = sorted(EVERY_FEATURE, key=lambda f: tally.features[f])
     yield f"{len(EVERY_FEATURE)} primitives with a type; least often: " + ", ".join(
