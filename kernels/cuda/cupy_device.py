@@ -276,9 +276,7 @@ class CupyDevice:
         try:
             yield
         except self._failures as error:
-            name = str(error).partition(":")[0].upper().replace("_", "").removeprefix("CUDAERROR")
-            trouble, sticky = _TROUBLES.get(name, ("failed", False))
-            raise LaunchError(f"{doing}: {error}", trouble, sticky) from error
+            raise LaunchError(f"{doing}: {error}", *meaning(str(error))) from error
 
     def _on(self, stream: int) -> Any:
         """The context in which CuPy allocates for `stream`."""
@@ -311,6 +309,12 @@ class _Foreign:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._handle
+
+
+def meaning(message: str) -> tuple[Trouble, bool]:
+    """What an error of the driver or the runtime means, by its text, and whether the process lost the device."""
+    name = message.partition(":")[0].upper().replace("_", "").removeprefix("CUDAERROR")
+    return _TROUBLES.get(name, ("failed", False))
 
 
 @functools.cache

@@ -128,7 +128,7 @@ class Launches:
 
 
 class Bound:
-    """A plan ready to launch. One launch at a time, since scratch memory and the barrier are its own."""
+    """A plan ready to launch, as `calls` on `stream`. One launch at a time: scratch memory and barrier are its own."""
 
     def __init__(
         self,
@@ -145,13 +145,13 @@ class Bound:
         self._held = held
         self._host = host
         self._launches = Launches(built, device, stream)
-        self._calls = self._launches.calls(spans)
+        self.calls = self._launches.calls(spans)
         self._barriers = sum(len(kernel.phases) - 1 for kernel in built.kernels)
 
     def launch(self) -> Executed:
         """Queues every kernel of the plan once; waits only where outputs are NumPy's. Raises LaunchError."""
         self._guarded(self._queue)
-        return Executed(len(self._calls), self._barriers)
+        return Executed(len(self.calls), self._barriers)
 
     def synchronize(self) -> None:
         """Waits until all launches so far are done. Raises LaunchError when one failed."""
@@ -161,12 +161,12 @@ class Bound:
         """Nanoseconds per sample of `batch` runs of the plan; see `time_calls`."""
         timed: list[int] = []
         self._guarded(
-            lambda: timed.extend(time_calls(self.device, self._calls, self.stream, repeats, batch, flush, limit_ns))
+            lambda: timed.extend(time_calls(self.device, self.calls, self.stream, repeats, batch, flush, limit_ns))
         )
         return timed
 
     def _queue(self) -> None:
-        for call in self._calls:
+        for call in self.calls:
             self.device.launch(call, self.stream)
         for array, address in self._host:
             self.device.download(array, address, self.stream)
