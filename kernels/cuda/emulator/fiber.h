@@ -54,8 +54,8 @@ static void make_context(Context* context, char* stack, size_t bytes, void (*ent
 // spoiling a neighbour. (A process may have some 65,000 maps, so not all of them can.)
 struct Stacks {
   static constexpr size_t kBytes = 64 << 10, kPage = 4096, kBatch = 64, kGuarded = 16 << 10;
-  std::vector<char*> free;
-  size_t made = 0;
+  static constexpr size_t kKept = 1024;
+  std::vector<char*> free, batches;
 
   char* take() {
     if (free.empty()) grow();
@@ -65,13 +65,23 @@ struct Stacks {
   }
   void give(char* stack) { free.push_back(stack); }
 
+  // Between launches: gives back the memory that only a large grid needs.
+  void trim() {
+    if (batches.size() * kBatch <= kKept) return;
+    for (char* memory : batches) munmap(memory, kBatch * kBytes);
+    free.clear();
+    batches.clear();
+  }
+
  private:
   void grow() {
     char* memory = (char*)mmap(nullptr, kBatch * kBytes, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == (char*)MAP_FAILED) throw std::bad_alloc();
-    for (size_t k = 0; k < kBatch; ++k, ++made) {
-      if (made < kGuarded) mprotect(memory + k * kBytes, kPage, PROT_NONE);
+    batches.push_back(memory);
+    bool guarded = batches.size() * kBatch <= kGuarded;
+    for (size_t k = 0; k < kBatch; ++k) {
+      if (guarded) mprotect(memory + k * kBytes, kPage, PROT_NONE);
       free.push_back(memory + k * kBytes);
     }
   }

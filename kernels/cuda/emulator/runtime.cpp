@@ -36,17 +36,21 @@ struct Block {
 
 class Emulator;
 static Emulator* running;
+static Stacks stacks;
 
 class Emulator {
  public:
   std::vector<Region> regions;
   std::vector<StFinding> findings;
   Counts counts;
-  Stacks stacks;
   Segment* segments = (Segment*)map_zeros(sizeof(Segment) * kMostSegments);
   uint32_t next_segment = 1;
 
-  ~Emulator() { munmap(segments, sizeof(Segment) * kMostSegments); }
+  ~Emulator() {
+    munmap(segments, sizeof(Segment) * kMostSegments);
+    for (Region& r : regions) r.unmap();
+    stacks.trim();
+  }
 
   void run(const StLaunch& asked);
 
@@ -590,8 +594,9 @@ void Emulator::explain(const std::vector<std::unique_ptr<Block>>& active) {
 
 extern "C" {
 
-void* st_open(const StBuffer* buffers, int count) {
-  auto* e = new Emulator;
+// Null when there is not enough memory.
+void* st_open(const StBuffer* buffers, int count) try {
+  auto e = std::make_unique<Emulator>();
   for (int i = 0; i < count; ++i) {
     Region r{};
     r.base = (uintptr_t)buffers[i].base;
@@ -602,7 +607,9 @@ void* st_open(const StBuffer* buffers, int count) {
     r.map_cells();
     e->regions.push_back(r);
   }
-  return e;
+  return e.release();
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 // The number of findings so far, or -1 when there is not enough memory.
@@ -630,9 +637,5 @@ int st_counts(void* emulator, StCounts* into) {
   return (int)all.size();
 }
 
-void st_close(void* emulator) {
-  auto* e = (Emulator*)emulator;
-  for (Region& r : e->regions) r.unmap();
-  delete e;
-}
+void st_close(void* emulator) { delete (Emulator*)emulator; }
 }
