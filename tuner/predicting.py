@@ -70,7 +70,7 @@ class PredictedTask(Task):
                 continue
             facts: tuple[tuple[str, Fact], ...] = (("compiled", False),)
             if isinstance(one, BuiltCuda):
-                cost = predict(self.sub, candidate.plan, shop.model, launches=one.launches)
+                cost = predict(self.sub, candidate.plan, shop.model, [launch.report for launch in one.launches])
                 candidate = replace(candidate, cost=cost, predicted=cost.seconds)
                 facts = report_facts(one, shop.target.resident_threads)
             shop.book(self.key, candidate, Outcome("predicted"), self.trials, facts)
