@@ -7,9 +7,11 @@ from ...loops import GroupProgram, Stmt
 from ..context import Context
 from ..errors import LoweringError
 from ..group import LoweredGroup, decode
+from .divisors import Divisors
 from .fold import Scratch
 from .lanes import WARP, Coordinates
 from .memory import ThreadMemory
+from .packs import pack
 from .registers import Resident, kept_here
 from .stage import ThreadState, lower_stage
 from .sync import synchronise
@@ -17,15 +19,17 @@ from .sync import synchronise
 MOST_THREADS = 1024
 
 
-def lower_group(ctx: Context, group: Group, again: bool) -> LoweredGroup:
-    """What each task of the group does; `again`: a block may run several tasks."""
+def lower_group(ctx: Context, group: Group, again: bool, aligned: bool) -> LoweredGroup:
+    """What each task of the group does; `again`: a block may run several tasks; `aligned`: see `pack`."""
     if group.threads % WARP or not WARP <= group.threads <= MOST_THREADS:
         raise LoweringError(f"{group.threads} threads make no whole warps")
     frame = decode(ctx, group)
     memory = ThreadMemory(ctx, frame.axes, threads=group.threads, last=len(group.stages) - 1)
     coordinates = Coordinates(group.threads, frame.names, frame.ranges)
     resident = Resident(ctx)
-    state = ThreadState(ctx, group, frame, memory, coordinates, Scratch(memory), resident, kept_here(ctx, group))
+    known = Divisors()
+    known.learn(frame.body)
+    state = ThreadState(ctx, group, frame, memory, coordinates, Scratch(memory), resident, kept_here(ctx, group), known)
     stages: list[tuple[Stmt, ...]] = []
     for k, stage in enumerate(group.stages):
         memory.stage = k
@@ -35,5 +39,6 @@ def lower_group(ctx: Context, group: Group, again: bool) -> LoweredGroup:
     accesses = [memory.accesses[k] if k < len(memory.accesses) else [] for k in range(len(stages))]
     body = synchronise(stages, accesses, arrays, again)
     whole = (*frame.body, *coordinates.lets, *resident.declared, *body)
-    program = GroupProgram(frame.tasks, group.tasks_per_block, frame.task, arrays, whole)
+    packed = pack(whole, {**ctx.arrays, **{a.name: a for a in arrays}}, frame.names, aligned)
+    program = GroupProgram(frame.tasks, group.tasks_per_block, frame.task, arrays, packed)
     return LoweredGroup(program, block_bytes)

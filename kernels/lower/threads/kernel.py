@@ -21,7 +21,7 @@ def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool) -> LoopKernel:
     for phase in kernel.phases:
         for group in phase.groups:
             adopt(ctx, group)
-        lowered = [lower_group(ctx, group, True) for group in phase.groups]
+        lowered = [lower_group(ctx, group, True, aligned) for group in phase.groups]
         for done in lowered:
             block_bytes = maximum(block_bytes, done.block_bytes)
         phases.append(PhaseProgram(tuple(done.program for done in lowered)))

@@ -50,10 +50,16 @@ class _Loop:
         self.step = step
         self.stepped = axis in nest.stepped
         self.first = mul(self.coordinate, number(self.width))
-        self.rest = self._modulo(self.trip, self.width)
+        self.rest = self._rest(self.width)
         self.whole = sub(self.trip, self.rest)
         self.elements = Elements(self.width) if self.width > 1 else None
         self.unroll = nest.unroll.get(axis, 1)
+
+    def _rest(self, share: int) -> Expr:
+        """The trip modulo `share`."""
+        if self.nest.divisors.of(self.trip) % share == 0:
+            return number(0)
+        return self._modulo(self.trip, share)
 
     @staticmethod
     def _modulo(a: Expr, b: int) -> Expr:
@@ -143,7 +149,7 @@ class _Loop:
 
     def uniform(self) -> tuple[Stmt, ...]:
         live = self.nest.live[self.axis]
-        full = sub(self.trip, self._modulo(self.trip, self.share))
+        full = sub(self.trip, self._rest(self.share))
         if self.share == 1 or full == self.trip:
             return self._all(self.trip, (Let(live, _TRUE),), self.inner(self.elements))
         raw = self.nest.names.fresh("i")

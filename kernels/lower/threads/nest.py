@@ -19,6 +19,7 @@ from ..errors import LoweringError
 from ..integers import Range, add, mul, number, range_of
 from ..names import Names
 from ..nest import Axis
+from .divisors import Divisors
 from .elements import Elements, instance
 from .lanes import Lane
 
@@ -54,6 +55,7 @@ class ThreadNest:
     stepped: frozenset[int] = frozenset()
     uniform: frozenset[int] = frozenset()
     unroll: dict[int, int] = field(default_factory=dict)
+    divisors: Divisors = field(default_factory=Divisors)
     guards: tuple[Local, ...] = ()
     element_guards: tuple[Local, ...] = ()
     outer: frozenset[int] = frozenset()
@@ -193,8 +195,7 @@ class ThreadNest:
 
     def clamps(self, axis: int) -> bool:
         """True when the last step of a uniform loop may find threads without work."""
-        trip = self.axes[axis].trip
-        return not isinstance(trip, Literal) or int(trip.value) % self.share(axis) != 0
+        return self.divisors.of(self.axes[axis].trip) % self.share(axis) != 0
 
     def share(self, axis: int) -> int:
         """Elements along an axis that all threads take in one step."""

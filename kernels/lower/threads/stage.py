@@ -18,6 +18,7 @@ from ..integers import add, mul, number
 from .access import Access, pattern
 from .combine import PART, combine, part_lanes
 from .crossing import cross
+from .divisors import Divisors
 from .fold import Components, Scratch
 from .lanes import Coordinates, busy
 from .memory import ThreadMemory
@@ -41,6 +42,7 @@ class ThreadState:
     scratch: Scratch
     resident: Resident
     kept: dict[int, set[int]]
+    known: Divisors
 
 
 class ThreadEvaluator(Evaluator[ThreadNest]):
@@ -103,6 +105,7 @@ class _StageLowering:
             self._stepped(number_, width),
             frozenset(stage.order[: max(self.folds, default=0)]),
             dict(stage.unroll),
+            divisors=state.known,
         )
         state.memory.clamped = frozenset(a for a in self.nest.uniform if self.nest.clamps(a))
         self.ev = ThreadEvaluator(state, self.nest)
