@@ -14,17 +14,17 @@ flight. docs/cost-model.md has the derivation, the constants and what is ignored
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..graphs.subgraph import Index
 from ..kernels.cuda.built import Report
 from ..kernels.cuda.occupancy import resident_blocks
-from ..search_space.plan import Kernel, Phase
+from ..search_space.plan import Group, Kernel
 from ..search_space.target import DeviceModel
-from .cuda_instructions import MOST_REGISTERS, registers
-from .cuda_lanes import Shares
-from .cuda_work import Where, Work, group_work, kept_in_cache, task_count
+from .cuda_instructions import MOST_REGISTERS, own_axes, registers
+from .cuda_work import Accesses, Touch, Where, Work, accesses, group_work, kept_in_cache, task_count
 from .view import View
 
 State = Literal["hot", "cold"]
@@ -87,64 +87,102 @@ def predict_cuda(
     `reports` are the compiler's, kernel by kernel; without them registers are estimated.
     """
     model = seen.model
+    groups = [[[accesses(seen, g) for g in phase.groups] for phase in kernel.phases] for kernel in seen.plan.kernels]
+    misses = iter(_misses(seen, [phase for kernel in groups for phase in kernel], working_set, state))
+    evicted = 1 - kept_in_cache(model, working_set) if state == "hot" else 1.0
     found: list[PhaseTime] = []
     barriers = 0.0
-    kept = kept_in_cache(model, working_set)
-    miss = 1 - kept if state == "hot" else 1.0
-    for number, kernel in enumerate(seen.plan.kernels):
+    for number, (kernel, phases) in enumerate(zip(seen.plan.kernels, groups, strict=True)):
         report = reports[number] if number < len(reports) else None
-        slots, where = _residency(seen, kernel, report, miss)
-        phases = [_phase(seen, phase, where, slots, report) for phase in kernel.phases]
-        found.extend(phases)
-        grid = min(slots, max((p.blocks for p in phases), default=1))
-        barriers += (len(phases) - 1) * (model.barrier + model.barrier_per_block * grid)
+        resident, l1 = _residency(seen, kernel, phases, report)
+        slots = resident * model.target.processors if kernel.team else 1
+        times = [
+            _phase(seen, phase, Where(model, resident, slots, l1, next(misses), evicted), report) for phase in phases
+        ]
+        found.extend(times)
+        grid = min(slots, max((t.blocks for t in times), default=1))
+        barriers += (len(times) - 1) * (model.barrier + model.barrier_per_block * grid)
     each = model.graph_launch if mode == "graph" and model.graph_launch else model.launch
     return CudaCost(tuple(found), each * len(seen.plan.kernels), barriers)
 
 
-def _residency(seen: View, kernel: Kernel, report: Report | None, miss: float) -> tuple[int, Where]:
-    """Blocks in flight on the device, and what surrounds their tasks."""
-    model, target = seen.model, seen.model.target
+def _misses(
+    seen: View, phases: Sequence[Sequence[Accesses]], working_set: float, state: State
+) -> Iterator[dict[int, float]]:
+    """For every phase, the share of each value's first touch that L2 does not hold.
+
+    What a phase touched is wanted again by a later one after all that lies between: of the two phases themselves half,
+    since both go through their data in one order. An input that nobody touched before comes from the last run.
+    """
+    sizes: list[float] = []
+    last: dict[int, int] = {}
+    for number, phase in enumerate(phases):
+        touched: dict[tuple[int, tuple[Index, ...]], Touch] = {}
+        for group in phase:
+            touched.update(group.distinct)
+        sizes.append(sum(t.phase for t in touched.values()))
+        misses = {}
+        for value in {v for v, _ in touched}:
+            if value in last:
+                before = last[value]
+                distance = sum(sizes[before + 1 : number]) + (sizes[before] + sizes[number]) / 2
+                misses[value] = 1 - kept_in_cache(seen.model, distance)
+            else:
+                misses[value] = 1.0 if state == "cold" else 1 - kept_in_cache(seen.model, working_set)
+            last[value] = number
+        yield misses
+
+
+def _residency(
+    seen: View, kernel: Kernel, phases: Sequence[Sequence[Accesses]], report: Report | None
+) -> tuple[int, float]:
+    """Blocks that a multiprocessor holds at a time, and the bytes of L1 that they leave."""
+    target = seen.model.target
     threads = max(g.threads for p in kernel.phases for g in p.groups)
-    shared = max(_shared_bytes(seen, p) for p in kernel.phases)
-    needed = report.registers if report else _registers(seen, kernel)
+    shared = _shared_bytes(seen, kernel)
+    if report is not None:
+        needed = float(report.registers)
+    else:
+        needed = max(registers(seen, s) for phase in phases for group in phase for s in group.shares)
     resident = max(1, resident_blocks(target, threads, min(MOST_REGISTERS, math.ceil(needed)), int(shared)))
-    slots = resident * target.processors if kernel.team else 1
-    free = max(0.0, target.l1_bytes - resident * shared)
-    return slots, Where(model, resident, slots, free, miss)
+    return resident, max(0.0, target.l1_bytes - resident * shared)
 
 
-def _registers(seen: View, kernel: Kernel) -> float:
-    shares = [Shares(seen.sub, g, s) for p in kernel.phases for g in p.groups for s in g.stages]
-    return max((registers(seen, s) for s in shares), default=0.0)
+def _shared_bytes(seen: View, kernel: Kernel) -> float:
+    """Shared memory of a block, before it is compiled: values kept there, and the scratch of folds.
+
+    Inputs that a later phase reads too are kept throughout; other slots are used again.
+    """
+    blocked = {e.value for e in seen.plan.edges if e.place == "block"}
+    kept, most = {}, 0.0
+    for phase in kernel.phases:
+        for group in phase.groups:
+            values = {v for s in group.stages for v in (*s.values, *s.combine)} & blocked
+            sizes = {v: _tile_bytes(seen, group, v) for v in values}
+            kept.update({v: size for v, size in sizes.items() if seen.sub.values[v].is_input})
+            folded = any(seen.sub.values[v].reduce for s in group.stages for v in s.values)
+            width = max((s.width for s in group.stages), default=1)
+            scratch = group.threads / 32 * width * 8 if folded else 0.0
+            most = max(most, sum(size for v, size in sizes.items() if v not in kept) + scratch)
+    return min(sum(kept.values()) + most, seen.model.target.block_bytes)
 
 
-def _shared_bytes(seen: View, phase: Phase) -> float:
-    """Shared memory of a block, before it is compiled: values kept there, and the scratch of folds."""
-    most = 0.0
-    for group in phase.groups:
-        tiles = dict(group.parallel)
-        total, values = 0.0, {v for s in group.stages for v in (*s.values, *s.combine)}
-        for value in values:
-            if any(e.value == value and e.place == "block" for e in seen.plan.edges):
-                axes = seen.sub.values[value].axes
-                size = max(4, seen.sub.values[value].dtype.size)
-                total += size * math.prod(min(seen.sub.extents[a], tiles.get(a, seen.sub.extents[a])) for a in axes)
-        folded = any(seen.sub.values[v].reduce for s in group.stages for v in s.values)
-        total += group.threads / 32 * max((s.width for s in group.stages), default=1) * 8 if folded else 0
-        most = max(most, total)
-    return min(most, seen.model.target.block_bytes)
+def _tile_bytes(seen: View, group: Group, value: int) -> float:
+    tiles = dict(group.parallel)
+    positions = (min(seen.sub.extents[a], tiles.get(a, seen.sub.extents[a])) for a in own_axes(seen, value))
+    return max(4, seen.sub.values[value].dtype.size) * math.prod(positions)
 
 
-def _phase(seen: View, phase: Phase, where: Where, slots: int, report: Report | None) -> PhaseTime:
-    model = seen.model
+def _phase(seen: View, phase: Sequence[Accesses], where: Where, report: Report | None) -> PhaseTime:
+    model, slots = seen.model, where.slots
     total, blocks = Work(), 0
-    for group in phase.groups:
+    for found in phase:
+        group = found.group
         tasks = task_count(group, seen.sub.extents)
         if not tasks:
             continue
         count = math.ceil(tasks / group.tasks_per_block)
-        total += group_work(seen, group, where) * tasks + Work(path=model.turnover) * count
+        total += group_work(seen, found, where) * tasks + Work(path=model.turnover) * count
         total += _spills(seen, group.threads, report, where) * tasks
         blocks += count
     if not blocks:

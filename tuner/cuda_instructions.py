@@ -13,7 +13,8 @@ from ..graphs.dtypes import DType
 from ..graphs.primitives import PRIMITIVES
 from ..graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum
 from ..search_space.access import walk
-from ..search_space.plan import Stage
+from ..search_space.loading import loaded_axes
+from ..search_space.plan import Group
 from .cuda_lanes import Shares
 from .view import View
 
@@ -49,8 +50,9 @@ ACCESS, LOOP, LOOKUP = 2.0, 3.0, 6.0
 COUPLED = 12.0
 """Instructions that a coupled reduction adds to each element (rescaling, Welford's division)."""
 
-UNROLLED = 4
-"""Steps of an innermost loop that the compiler overlaps without being told."""
+UNROLLED, LONG_BODY = 4, 64
+"""Steps of an innermost loop that the compiler unrolls without being told (seen in CUDA 13's PTX); half as many when an
+element's instructions times the width are more."""
 
 BASE_REGISTERS = 24
 MOST_REGISTERS = 255
@@ -117,14 +119,33 @@ def _is_irregular(index: Index) -> bool:
             return False
 
 
-def held(view: View, stage: Stage) -> frozenset[int]:
-    """Values that a stage gets from or leaves to another stage in registers."""
-    listed = frozenset(stage.values)
-    across = {
-        e.value for e in view.plan.edges if e.place == "register" and (e.value in listed) != (e.consumer in listed)
-    }
-    readers = {a.value for root in stage.values for a in walk(view.sub, root, view.inlined) if a.value in across}
-    return frozenset((across & listed) | readers)
+def own_axes(view: View, value: int) -> tuple[int, ...]:
+    """Axes of a value in loops: an input is loaded along those of its readers."""
+    source = view.sub.values[value]
+    return (loaded_axes(view.sub, view.plan, value) or source.axes) if source.is_input else source.axes
+
+
+def shares_of(view: View, group: Group) -> list[Shares]:
+    """The stages of a group, each with what is in registers around it."""
+    reads = [
+        {
+            a.value
+            for root in stage.values
+            for a in walk(view.sub, root, view.inlined)
+            if view.places.get((a.value, a.reader)) in ("register", "shuffle")
+        }
+        - set(stage.values)
+        - set(stage.combine)
+        for stage in group.stages
+    ]
+    found = []
+    for number, stage in enumerate(group.stages):
+        later = set().union(*reads[number + 1 :])
+        made = {v for s in group.stages[: number + 1] for v in (*s.values, *s.combine)}
+        held = reads[number] | ((set(stage.values) | set(stage.combine)) & later)
+        live = {v for v in made if v in later} | held
+        found.append(Shares(view.sub, group, stage, frozenset(held), frozenset(live)))
+    return found
 
 
 def unrolling(view: View, shares: Shares) -> float:
@@ -132,31 +153,38 @@ def unrolling(view: View, shares: Shares) -> float:
     stage = shares.stage
     steps = {a: shares.steps(a) for a in stage.order}
     factors = dict(stage.unroll)
-    kept: frozenset[int] = frozenset()
-    for value in held(view, stage):
-        kept |= frozenset(view.sub.values[value].axes)
+    kept = {a for value in shares.held for a in own_axes(view, value)}
     overlapped = 1.0
     for axis in stage.order:
         overlapped *= steps[axis] if axis in kept else min(steps[axis], factors.get(axis, 1))
     inner = next((a for a in reversed(stage.order) if steps[a] > 1), None)
     if inner is not None and inner not in factors and inner not in kept:
-        overlapped *= min(UNROLLED, steps[inner])
+        overlapped *= min(_unrolled(view, shares), steps[inner])
     return max(1.0, overlapped)
+
+
+def _unrolled(view: View, shares: Shares) -> int:
+    """Steps that the compiler unrolls of a loop that the plan says nothing of: fewer when its body is long."""
+    ops = {a.value for root in shares.stage.values for a in walk(view.sub, root, view.inlined)}
+    body = shares.stage.width * sum(
+        COUNTS.get(view.sub.values[v].op, (1.0, 0.0))[0] for v in ops | set(shares.stage.values)
+    )
+    return UNROLLED if body <= LONG_BODY else UNROLLED // 2
 
 
 def registers(view: View, shares: Shares) -> float:
     """Registers of a thread for one stage, before anything is compiled: arrays held, loads in flight, accumulators."""
     stage, sub = shares.stage, view.sub
-    kept = held(view, stage)
-    arrays = sum(_points(shares, frozenset(sub.values[v].axes)) * _words(sub, v) for v in kept)
+    arrays = sum(_points(shares, frozenset(own_axes(view, v))) * _words(sub, v) for v in shares.live)
     reads = {
         a.value
         for root in stage.values
         for a in walk(sub, root, view.inlined)
-        if sub.values[a.value].op == "input" or view.places.get((a.value, a.reader)) in ("global", "block")
+        if view.places.get((a.value, a.reader), "far") in ("far", "global", "block")
+        and sub.values[a.value].op != "const"
     }
     overlapped = min(8.0, unrolling(view, shares))
-    flight = sum(stage.width * overlapped * _words(sub, v) for v in reads - kept)
+    flight = sum(stage.width * overlapped * _words(sub, v) for v in reads)
     reduced = [v for v in stage.values if sub.values[v].reduce]
     accumulators = sum(stage.width * view.plan.reduction(v).accumulators * _words(sub, v) for v in reduced)
     return BASE_REGISTERS + 2 * len(reads) + arrays + flight + accumulators

@@ -28,13 +28,15 @@ SCATTER = 2654435761
 class Shares:
     """How the block's threads share the loops of one stage.
 
-    tiles   positions along each axis that a whole task covers
-    counts  tasks along each axis
+    held    values that the stage leaves to another, or gets from one, in registers
+    live    values that are in registers while it runs
     """
 
     sub: Subgraph
     group: Group
     stage: Stage
+    held: frozenset[int] = frozenset()
+    live: frozenset[int] = frozenset()
 
     @cached_property
     def lanes(self) -> dict[int, int]:
@@ -42,6 +44,7 @@ class Shares:
 
     @cached_property
     def tiles(self) -> dict[int, int]:
+        """Positions along each axis that a whole task covers."""
         tiles = {a: max(1, n) for a, n in enumerate(self.sub.extents)}
         tiles.update({a: min(tile, tiles[a]) for a, tile in self.group.parallel})
         return tiles

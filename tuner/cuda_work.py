@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from ..graphs.subgraph import AxisVar, Index, Subgraph, axes_of
 from ..search_space.access import walk
-from ..search_space.plan import Group, Stage
+from ..search_space.plan import Group
 from ..search_space.target import DeviceModel
-from .cuda_instructions import UNROLLED, instructions, unrolling
+from .cuda_instructions import UNROLLED, instructions, own_axes, shares_of, unrolling
 from .cuda_lanes import SECTOR, WARP, Layout, Shares, request, row_major
 from .view import View, unit_axis
 
@@ -36,6 +36,9 @@ FOLD_CYCLES = 30.0
 SYNC_CYCLES = 40.0
 """Of a block's synchronisation beside its memory's latency."""
 
+FEW_PARTS = 8
+"""Partial results that one thread combines; from here on idle threads share them (kernels/lower/threads/combine.py)."""
+
 DEPENDENT_CYCLES = 4.0
 """Between an instruction and one that needs its result (the same on all architectures from Volta on)."""
 
@@ -44,15 +47,17 @@ DEPENDENT_CYCLES = 4.0
 class Where:
     """What surrounds a task: the device, blocks per multiprocessor and in flight altogether, what L2 gives.
 
-    miss     share of first touches that go to DRAM
     l1       bytes of L1 that shared memory leaves, of one multiprocessor
+    misses   by value: share of its first touch in this phase that goes to DRAM
+    evicted  share of what is written that goes on to DRAM
     """
 
     model: DeviceModel
     resident: int
     slots: int
     l1: float
-    miss: float
+    misses: Mapping[int, float]
+    evicted: float
 
 
 @dataclass(frozen=True)
@@ -112,17 +117,33 @@ class Touch:
     fresh: bool
 
 
-def group_work(view: View, group: Group, where: Where) -> Work:
-    """The average task of `group`."""
-    shares = [Shares(view.sub, group, stage) for stage in group.stages]
-    touches = [list(_touches(view, s)) for s in shares]
-    footprints = {(t.value, t.index): t.task for stage in touches for t in stage if t.place == "far"}
-    footprint = sum(footprints.values())
+@dataclass(frozen=True)
+class Accesses:
+    """A group with the touches of its stages."""
+
+    group: Group
+    shares: list[Shares]
+    touches: list[list[Touch]]
+
+    @property
+    def distinct(self) -> dict[tuple[int, tuple[Index, ...]], Touch]:
+        """One touch of each part of device memory."""
+        return {(t.value, t.index): t for stage in self.touches for t in stage if t.place == "far"}
+
+
+def accesses(view: View, group: Group) -> Accesses:
+    shares = shares_of(view, group)
+    return Accesses(group, shares, [list(_touches(view, s)) for s in shares])
+
+
+def group_work(view: View, found: Accesses, where: Where) -> Work:
+    """The average task of a group."""
+    footprint = sum(t.task for t in found.distinct.values())
     seen: set[int] = set()
     work = Work()
-    for share, found in zip(shares, touches, strict=True):
-        work += _stage_work(view, share, found, where, footprint, seen)
-        seen |= {t.value for t in found if t.place == "far"}
+    for share, touches in zip(found.shares, found.touches, strict=True):
+        work += _stage_work(view, share, touches, where, footprint, seen)
+        seen |= {t.value for t in touches if t.place == "far"}
     return work
 
 
@@ -146,7 +167,7 @@ def _stage_work(
         near = footprint * where.resident <= L1_SHARE * where.l1
         work += Work(wavefronts=max(touch.requests, touch.moved / 128))
         if touch.store:
-            work += Work(writes=touch.moved, far_writes=where.miss * touch.phase / tasks)
+            work += Work(writes=touch.moved, far_writes=where.evicted * touch.phase / tasks)
             continue
         again = touch.value in seen
         crossing = touch.task if near else touch.moved
@@ -175,7 +196,7 @@ def _first(touch: Touch, tasks: int, where: Where, lost: float) -> float:
     spread = touch.phase / tasks
     shared = 1 - kept_in_cache(where.model, touch.phase)
     wasted = max(0.0, touch.task - spread) * min(lost, shared)
-    return where.miss * spread + wasted
+    return where.misses.get(touch.value, 1.0) * spread + wasted
 
 
 def _folds(view: View, shares: Shares) -> tuple[float, float]:
@@ -212,9 +233,10 @@ def _touches(view: View, shares: Shares) -> Iterator[Touch]:
     sub, stage = view.sub, shares.stage
     for root in stage.values:
         if sub.values[root].op == "input":
-            yield _touch(view, shares, root, _home(view, stage, root), "far", store=False)
+            index = tuple(AxisVar(a) for a in own_axes(view, root))
+            yield _touch(view, shares, root, index, "far", store=False)
             if any(e.value == root and e.place == "block" for e in view.plan.edges):
-                yield _touch(view, shares, root, _home(view, stage, root), "block", store=True)
+                yield _touch(view, shares, root, index, "block", store=True)
             continue
         done: set[tuple[int, tuple[Index, ...]]] = set()
         for access in walk(sub, root, view.inlined):
@@ -226,41 +248,42 @@ def _touches(view: View, shares: Shares) -> Iterator[Touch]:
                 continue
             done.add((access.value, access.index))
             yield _touch(view, shares, access.value, access.index, "block" if place == "block" else "far", store=False)
-        yield from _stores(view, shares, root, 1.0)
+        yield from _stores(view, shares, root)
     for root in stage.combine:
         index = tuple(AxisVar(a) for a in sub.values[root].axes)
-        parts = float(view.parts.get(root, 1))
-        yield _touch(view, shares, root, index, "far", store=False, factor=parts, overlap=UNROLLED)
-        yield from _stores(view, shares, root, parts)
+        parts = view.parts.get(root, 1)
+        yield _combined(view, shares, _touch(view, shares, root, index, "far", store=False), parts)
+        yield from _stores(view, shares, root)
 
 
-def _stores(view: View, shares: Shares, root: int, parts: float) -> Iterator[Touch]:
+def _combined(view: View, shares: Shares, one: Touch, parts: int) -> Touch:
+    """Reading the partial results of one element, `parts` of them: threads without elements of their own share them."""
+    idle = shares.group.threads // shares.sharing if shares.sharing & (shares.sharing - 1) == 0 else 1
+    share = max(1, min(idle, parts // 2)) if parts >= FEW_PARTS else 1
+    return replace(
+        one,
+        task=one.task * parts,
+        moved=one.moved * parts,
+        phase=one.phase * parts,
+        rounds=one.rounds * math.ceil(parts / share / UNROLLED),
+        requests=one.requests * parts,
+    )
+
+
+def _stores(view: View, shares: Shares, root: int) -> Iterator[Touch]:
     """What a stage leaves of a value in memory."""
     index = tuple(AxisVar(a) for a in view.sub.values[root].axes)
-    combined = root in shares.stage.combine
-    if view.parts.get(root, 1) > 1 and not combined:
+    if view.parts.get(root, 1) > 1 and root not in shares.stage.combine:
         yield _touch(view, shares, root, index, "far", store=True)
-        return
-    if root not in view.kept:
         return
     places = {p for (v, _), p in view.places.items() if v == root}
     if "block" in places:
         yield _touch(view, shares, root, index, "block", store=True)
-    if root in view.sub.outputs or "global" in places:
+    reads = [view.places.get((r.value, root)) for r in view.sub.values[root].reads]
+    if reads and all(place == "alias" for place in reads):
+        return
+    if root in view.sub.outputs or "global" in places or "alias" in places:
         yield _touch(view, shares, root, index, "far", store=True)
-
-
-def _home(view: View, stage: Stage, value: int) -> tuple[Index, ...]:
-    """The index at which a listed input is loaded: over its own axes, or those of the value that reads the copy."""
-    axes = view.sub.values[value].axes
-    if set(axes) <= set(stage.order):
-        return tuple(AxisVar(a) for a in axes)
-    readers = [e.consumer for e in view.plan.edges if e.value == value]
-    for reader in readers:
-        for read in view.sub.values[reader].reads:
-            if read.value == value and read.is_plain:
-                return read.index
-    return tuple(AxisVar(a) for a in axes)
 
 
 def _touch(
@@ -271,25 +294,22 @@ def _touch(
     place: str,
     *,
     store: bool,
-    factor: float = 1.0,
-    overlap: float = 0.0,
 ) -> Touch:
     sub, stage = view.sub, shares.stage
     axes = frozenset().union(*(axes_of(i) for i in index)) & frozenset(stage.order)
     item = sub.values[value].dtype.size
     layout = _block_layout(view, shares, value) if place == "block" else row_major(sub.shape(value), item)
     asked = request(shares, index, layout)
-    runs = shares.runs(axes) * factor
+    runs = shares.runs(axes)
     warps = shares.warps
     if store:
         # Threads along lanes that the value lacks hold copies: the first of them stores.
         warps = max(1.0, math.prod(n for a, n in stage.lanes if a in axes) / WARP)
     count = runs * warps
     everywhere = frozenset().union(*(axes_of(i) for i in index))
-    task = _distinct(sub, value, index, {a: shares.size(a) for a in everywhere}) * factor
-    phase = _distinct(sub, value, index, {a: float(sub.extents[a]) for a in everywhere}) * factor
+    task = _distinct(sub, value, index, {a: shares.size(a) for a in everywhere})
+    phase = _distinct(sub, value, index, {a: float(sub.extents[a]) for a in everywhere})
     moved = count * asked.sectors * SECTOR
-    overlapped = overlap or unrolling(view, shares)
     return Touch(
         value=value,
         index=index,
@@ -298,7 +318,7 @@ def _touch(
         task=min(task, moved) if moved else task,
         moved=moved,
         phase=phase,
-        rounds=math.ceil(runs / overlapped),
+        rounds=math.ceil(runs / unrolling(view, shares)),
         requests=count * asked.count,
         cycles=count * asked.cycles,
         ideal=count * asked.ideal,
