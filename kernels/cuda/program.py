@@ -139,6 +139,8 @@ def make_program(
         item: Variants(one, device, precision, cache) if isinstance(one, BuiltCuda) else one
         for item, one in zip(distinct, made, strict=True)
     }
+    for message in dict.fromkeys(one.message for one in made if isinstance(one, BuildFailure)):
+        warnings.warn(f"a subgraph did not compile ({message}); it is interpreted, slowly", stacklevel=4)
     elsewhere = frozenset(n for step in moving if isinstance(step, LibraryStep) for n in unknown_outputs(step))
     steps: list[Step] = []
     scratch: dict[int, tuple[int, ...]] = {}
@@ -171,7 +173,6 @@ def _component_step(
     shapes = tuple(sub.shape(v) for v in sub.inputs)
     if isinstance(found, Variants):
         return KernelStep(number, component.inputs, shapes, component.outputs, found)
-    warnings.warn(f"a subgraph did not compile ({found.message}); it is interpreted, slowly", stacklevel=4)
     return HostStep(number, shapes, _interpreted(component, sub, precision))
 
 
