@@ -90,7 +90,12 @@ class _Loop:
                 case Store():
                     done.append(self._stored(statement, conditions))
                 case If(condition, inner) if not depends(condition, self.loop.local, self.lets):
-                    done += self._guarded(condition, self._statements(inner, (*conditions, condition)))
+                    # in terms of what exists outside the loop: whole strips let their elements' guard be true
+                    condition = at_zero(condition, self.loop.local, self.lets)
+                    if isinstance(condition, Literal):
+                        done += self._statements(inner, conditions)
+                    else:
+                        done += self._guarded(condition, self._statements(inner, (*conditions, condition)))
                 case _:
                     done.append(statement)
         return tuple(done)

@@ -37,9 +37,9 @@ class Resident:
         if total > REGISTERS:
             raise LoweringError(f"value {value} has {total} elements a thread, too many for registers")
         if value not in self.arrays:
-            self.arrays[value] = f"v{value}"
+            self.arrays[value] = f"h{value}"
             self.steps[value] = steps_of(nest, axes)
-            self.declared.append(Declare(f"v{value}", computing(self.ctx.value(value).dtype), total))
+            self.declared.append(Declare(f"h{value}", computing(self.ctx.value(value).dtype), total))
         return self.arrays[value], index
 
     def load(self, value: int, nest: ThreadNest) -> Expr:
