@@ -5,7 +5,9 @@
 3. Else the local candidate is the one the tuner confirmed, or the fastest measured here.
 4. An imported plan takes its place only where its own times are faster by more than both spreads, and only while the
    plan was never tried here: one try here says more than a number from elsewhere.
-5. Predicted plans are used where nothing was measured, the best prediction first.
+5. A measurement that was disturbed (the device was in use otherwise, its clocks moved) never takes the place of one
+   that was not, whatever its time.
+6. Predicted plans are used where nothing was measured, the best prediction first.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .records import FAULTS
+from ..search_space import codec
+from .records import DISTURBED, FAULTS
 
 
 class Attempt(Protocol):
@@ -33,6 +36,8 @@ class Attempt(Protocol):
     def predicted(self) -> float | None: ...
     @property
     def origin(self) -> str: ...
+    @property
+    def facts(self) -> str: ...
 
 
 def usable(attempts: Sequence[Attempt], failed: frozenset[str]) -> list[Attempt]:
@@ -60,8 +65,9 @@ def still(candidates: Sequence[Attempt], ident: int | None) -> int | None:
 
 
 def best(attempts: Sequence[Attempt], candidates: Sequence[Attempt], chosen: int | None) -> int | None:
-    """Rules 3 to 5: the row number of the plan to use unless one is pinned; None when there is no plan."""
+    """Rules 3 to 6: the row number of the plan to use unless one is pinned; None when there is no plan."""
     timed = [one for one in candidates if one.status == "ok" and _seconds(one) > 0]
+    timed = [one for one in timed if not _disturbed(one)] or timed
     tried = {one.plan for one in attempts if one.origin == "" and one.status != "predicted"}
     local = [one for one in timed if one.origin == ""]
     here = next((one for one in local if one.id == chosen), None) or min(local, key=_seconds, default=None)
@@ -73,6 +79,16 @@ def best(attempts: Sequence[Attempt], candidates: Sequence[Attempt], chosen: int
     predicted = [one for one in candidates if one.status == "predicted" and _number(one.predicted) > 0]
     first = min(predicted, key=lambda one: _number(one.predicted), default=None)
     return None if first is None else first.id
+
+
+def _disturbed(one: Attempt) -> bool:
+    if f'"{DISTURBED}"' not in str(one.facts):  # nearly all, and reading JSON is slow
+        return False
+    try:
+        pairs = codec.parse(one.facts)
+    except codec.CodecError:
+        return False
+    return isinstance(pairs, list) and any(isinstance(p, list) and p[:1] == [DISTURBED] for p in pairs)
 
 
 def _seconds(one: Attempt) -> float:

@@ -83,7 +83,7 @@ def current_choice(connection: sa.Connection, key: str) -> int | None:
 
 def update_choice(connection: sa.Connection, key: str) -> None:
     """Apply the rules of choice.py to a key."""
-    query = sa.select(_m.id, _m.plan, _m.status, _m.seconds, _m.spread, _m.predicted, _m.origin)
+    query = sa.select(_m.id, _m.plan, _m.status, _m.seconds, _m.spread, _m.predicted, _m.origin, _m.facts)
     attempts = connection.execute(query.where(_m.key == key, _m.plan.is_not(None)).order_by(_m.id)).all()
     failed = frozenset(plan for (_, plan), passed in checks(connection, [key]).items() if not passed)
     held = connection.execute(sa.select(schema.choices).where(_c.key == key)).one_or_none()

@@ -47,6 +47,10 @@ Fact = int | float | bool | str
 """A scalar that stands beside a measurement: a knob's value, a clock, a driver."""
 
 
+DISTURBED = "disturbed"
+"""Name of the fact that says why a measurement is not to be trusted: somebody else used the device, clocks moved."""
+
+
 @dataclass(frozen=True)
 class PlanKey:
     """Everything that decides which plan is best for one subgraph.
@@ -116,6 +120,11 @@ class Measurement:
     def ok(self) -> bool:
         """True when the plan computed the right result and `seconds` is its time."""
         return self.status == "ok" and self.seconds is not None
+
+    @property
+    def disturbed(self) -> str:
+        """What disturbed the device meanwhile, or ""."""
+        return str(dict(self.facts).get(DISTURBED, ""))
 
 
 @dataclass(frozen=True)
