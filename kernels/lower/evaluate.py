@@ -175,6 +175,11 @@ class Evaluator(Generic[N]):
         inside = self._valid(reader, read, env, self.both(mask, condition))
         return self.nest.bind(Apply("select", computing(dtype), (condition, inside, fill)))
 
+    def _loaded(self, value: int, reader: int, positions: tuple[Expr, ...]) -> bool:
+        """True for an input that a stage has loaded for `reader`, which reads it at its own position here."""
+        own = tuple(self.nest.position.get(a) for a in self.ctx.value(value).axes)
+        return (value, reader) in self.ctx.places and positions == own
+
     def _valid(self, reader: int, read: Read, env: Env, mask: Expr | None) -> Expr:
         u = self.ctx.value(read.value)
         if u.op == "const":
@@ -184,7 +189,7 @@ class Evaluator(Generic[N]):
         if self.ctx.is_empty(read.value):
             return literal(0, u.dtype)
         positions = tuple(self.index(i, reader, env, mask) for i in read.index)
-        if u.op == "input" and (read.value, reader) not in self.ctx.places:
+        if u.op == "input" and not self._loaded(read.value, reader, positions):
             return self.stored(read.value, positions, mask)
         place = self.ctx.place(read.value, reader)
         match place:
