@@ -16,13 +16,16 @@ from .target import Target
 
 @dataclass
 class StageDraft:
-    """One loop nest: its members in order, what it combines, its loops; on CUDA what it loads and its threads."""
+    """One loop nest: its members in order, what it combines, its loops.
+
+    inputs   what it loads for several readers, along which axes (CUDA); width and lanes as in `Stage`
+    """
 
     members: list[int]
     order: tuple[int, ...]
     vector: int
     combine: list[int] = field(default_factory=list)
-    inputs: list[int] = field(default_factory=list)
+    inputs: dict[int, tuple[int, ...]] = field(default_factory=dict)
     width: int = 1
     lanes: tuple[tuple[int, int], ...] = ()
 

@@ -25,7 +25,7 @@ PARALLEL_WORK = 1 << 13
 """Iteration points below which one task does it all sooner than several can be brought together."""
 
 LONG_TASK = 4096
-"""Points of a task from which a CUDA block is slow beside a grid barrier, so that few tasks are split (AStitch: 1024)."""
+"""Points of a task from which a CUDA block is slow beside a barrier, so that few tasks are split (AStitch: 1024)."""
 
 COMBINE_ELEMENTS = 4096
 """Partial elements that a task may combine for itself; beyond, one group combines for everybody."""

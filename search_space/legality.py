@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..graphs.subgraph import Subgraph
+from . import legality_cuda
+from .chip import axes_in
 from .coupling import check_pairs
 from .dominants import is_reduction, live, required
 from .listing import Listing, Location, locate, locations, partial_parts
@@ -30,7 +32,10 @@ def check(sub: Subgraph, plan: Plan, target: Target) -> tuple[Refusal, ...]:
 
     Codes are listed in docs/plans.md. Problems of form hide problems of locality, which need a well-formed plan.
     """
+    cuda = target.kind == "cuda"
     form = tuple(_form(sub, plan, target))
+    if cuda and not form:
+        form = tuple(legality_cuda.check_form(sub, plan))
     if form:
         return form
     listing = locate(sub, plan)
@@ -38,7 +43,9 @@ def check(sub: Subgraph, plan: Plan, target: Target) -> tuple[Refusal, ...]:
     found.extend(check_pairs(sub, plan, listing))
     if found:
         return tuple(found)
-    found.extend(check_edges(sub, plan, listing))
+    found.extend(check_edges(sub, plan, listing, cuda=cuda))
+    if cuda and not found:
+        found.extend(legality_cuda.check_memory(sub, plan, target, listing))
     found.extend(_memory(sub, plan, target, listing))
     return tuple(found)
 
@@ -51,6 +58,7 @@ def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
         return
     axes = range(len(sub.extents))
     computed = frozenset(sub.computed)
+    sources = computed | frozenset(sub.inputs) if target.kind == "cuda" else computed
     for kernel in plan.kernels:
         if not kernel.phases or any(not p.groups or any(not g.stages for g in p.groups) for p in kernel.phases):
             yield Refusal("empty", "a kernel without phases, a phase without groups or a group without stages")
@@ -58,7 +66,7 @@ def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
     for at, group, stage in locations(plan):
         yield from _group_form(sub, group, target)
         for value in (*stage.values, *stage.combine):
-            if value not in computed:
+            if value not in (sources if value in stage.values else computed):
                 yield Refusal("not-computed", f"stage {at} lists v{value}, which is not a computed value")
                 return
         for value in stage.values:
@@ -68,10 +76,10 @@ def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
         if len(set(stage.order)) != len(stage.order) or any(a not in axes for a in stage.order):
             yield Refusal("loop-order", f"stage {at} has an unknown or repeated axis in its loop order")
             return
-        yield from _stage_form(sub, at, stage, target)
+        yield from _stage_form(sub, plan, at, stage, target)
         yield from _lanes(sub, plan, at, stage)
     for edge in plan.edges:
-        if edge.value not in computed or edge.consumer not in computed:
+        if edge.value not in sources or edge.consumer not in computed:
             yield Refusal("not-computed", f"edge v{edge.value} -> v{edge.consumer} names a value that is not computed")
     for reduction in plan.reductions:
         known = reduction.value in computed and is_reduction(sub, reduction.value)
@@ -80,7 +88,7 @@ def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
         if reduction.coupled != -1 and (reduction.coupled not in computed or not is_reduction(sub, reduction.coupled)):
             yield Refusal("reduction-form", f"v{reduction.value} is coupled to something that is not a reduction")
     for buffer in plan.buffers:
-        if buffer.value not in computed or not 0 <= buffer.pad <= 64:
+        if buffer.value not in sources or not 0 <= buffer.pad <= 64:
             yield Refusal("buffer-form", f"buffer of v{buffer.value}: unknown value or padding out of range")
         elif sorted(buffer.order) != sorted(sub.values[buffer.value].axes):
             yield Refusal("buffer-form", f"buffer of v{buffer.value} orders other axes than the value has")
@@ -106,11 +114,11 @@ def _group_form(sub: Subgraph, group: Group, target: Target) -> Iterator[Refusal
         yield Refusal("threads", f"{group.threads} threads per block")
 
 
-def _stage_form(sub: Subgraph, at: Location, stage: Stage, target: Target) -> Iterator[Refusal]:
+def _stage_form(sub: Subgraph, plan: Plan, at: Location, stage: Stage, target: Target) -> Iterator[Refusal]:
     order = set(stage.order)
     needed: set[int] = set()
     for value in stage.values:
-        needed |= set(sub.values[value].domain)
+        needed |= set(axes_in(sub, plan, value)) | set(sub.values[value].reduce)
     for value in stage.combine:
         needed |= set(sub.values[value].axes)
     if not stage.values and not stage.combine:
@@ -151,7 +159,7 @@ def _listing(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:
             yield Refusal("missing", f"v{value} is computed by no stage")
     alive = live(sub)
     for value in listing.values:
-        if value not in alive:
+        if value not in alive and not sub.values[value].is_input:
             yield Refusal("dead-value", f"v{value} is computed but nothing needs it")
     for value, places in listing.combines.items():
         if value not in listing.values or not listing.is_partial(value):
@@ -169,6 +177,14 @@ def _listing(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:
 
 
 def _memory(sub: Subgraph, plan: Plan, target: Target, listing: Listing) -> Iterator[Refusal]:
+    if target.kind == "cpu":
+        yield from _block_memory(sub, plan, target, listing)
+    scratch = sum(partial_parts(sub, listing, v) * sub.elements(v) * 8 for v in listing.combines)
+    if scratch > MAX_SCRATCH:
+        yield Refusal("scratch", f"{scratch} bytes of partial results; {MAX_SCRATCH} at most")
+
+
+def _block_memory(sub: Subgraph, plan: Plan, target: Target, listing: Listing) -> Iterator[Refusal]:
     stored = {e.value for e in plan.edges if e.place == "block"}
     used: dict[tuple[int, int, int], int] = {}
     for at, group, stage in locations(plan):
@@ -184,6 +200,3 @@ def _memory(sub: Subgraph, plan: Plan, target: Target, listing: Listing) -> Iter
     for key, size in used.items():
         if size > target.block_bytes:
             yield Refusal("block-memory", f"group {key} needs {size} bytes per task; {target.block_bytes} at most")
-    scratch = sum(partial_parts(sub, listing, v) * sub.elements(v) * 8 for v in listing.combines)
-    if scratch > MAX_SCRATCH:
-        yield Refusal("scratch", f"{scratch} bytes of partial results; {MAX_SCRATCH} at most")

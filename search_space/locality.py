@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ..graphs.subgraph import Subgraph
 from .access import Access, walk
 from .aliasing import aliased, check_aliases
+from .chip import chip_problem
 from .coupling import pairs
 from .dominants import is_reduction
 from .listing import Listing, Location
@@ -18,7 +19,7 @@ from .plan import Place, Plan
 from .refusal import Refusal
 
 
-def check_edges(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:
+def check_edges(sub: Subgraph, plan: Plan, listing: Listing, *, cuda: bool = False) -> Iterator[Refusal]:
     """Reasons why some edge of a well-formed plan cannot carry its value."""
     edges = {(e.value, e.consumer): e.place for e in plan.edges}
     if len(edges) != len(plan.edges):
@@ -31,22 +32,29 @@ def check_edges(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal
     def inlined(value: int, reader: int) -> bool:
         return edges.get((value, reader)) == "inline" and not is_reduction(sub, value)
 
-    for root in sorted(listing.values):
+    for root in sorted(v for v in listing.values if not sub.values[v].is_input):
         at = listing.values[root]
         final = _own_final(sub, listing, root)
         for access in walk(sub, root, inlined):
-            if sub.values[access.value].op in ("input", "const"):
-                continue
             place = edges.get((access.value, access.reader))
+            if sub.values[access.value].op == "const" or (sub.values[access.value].is_input and place is None):
+                continue
             used.add((access.value, access.reader))
             if root in beside:
                 continue  # computed beside its partner, from what that one reads
             if place is None:
                 yield Refusal("edge", f"no place for v{access.value} in v{access.reader}")
                 continue
-            if place in ("register", "shuffle") and final is None:
+            if place in ("register", "shuffle") and final is None and listing.values.get(access.value) == at:
                 final = finals.get(access.value)
-            problem = _problem(sub, plan, listing, access, place, at, finals)
+            if cuda and place in ("register", "shuffle", "block", "cluster"):
+                problem = chip_problem(sub, plan, listing, access, place, at, finals.get(access.value))
+            elif sub.values[access.value].is_input:
+                problem = Refusal(
+                    "load", f"v{access.value} in v{access.reader}: an input is kept on chip or not at all"
+                )
+            else:
+                problem = _problem(sub, plan, listing, access, place, at, finals)
             if problem is not None:
                 yield problem
         if final is not None:
@@ -95,11 +103,8 @@ def _register_problem(
         return Refusal("register-map", f"{name}: not read through the identity")
     if place == "shuffle" and not value.reduce:
         return Refusal("shuffle", f"{name}: no reduction")
-    across = {stage.vector}
-    if listing.group(at).threads > 1:
-        across = {axis for axis, lanes in stage.lanes if lanes > 1}
-    if value.reduce and (place == "shuffle") != (not across.isdisjoint(value.reduce)):
-        return Refusal("shuffle", f"{name}: a shuffle is a reduction across lanes: of the vector loop, or threads")
+    if value.reduce and (place == "shuffle") != (stage.vector in value.reduce):
+        return Refusal("shuffle", f"{name}: a shuffle is a reduction across the lanes of the vector loop")
     if final is None:
         return None
     outer = set(stage.order[:final])

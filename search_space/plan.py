@@ -39,7 +39,8 @@ class Stage:
 
     values   computed here, ascending. A reduction listed here accumulates here. An input listed here (CUDA) is loaded
              here, once, for the readers that have an edge from it; readers without one load it from device memory. It
-             is loaded along the axes by which those readers read it (`loading.loaded_axes`), not its own.
+             is loaded along the axes by which those readers read it (`loading.loaded_axes`), not its own; where one of
+             them is evaluated at another position too, that element is loaded from device memory.
     combine  reductions whose partial results, one per task along reduced parallel axes, are combined here in
              task order; each stage that combines a value stores it too, where it is an output or read globally (all
              store the same bits).

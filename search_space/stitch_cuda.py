@@ -8,6 +8,8 @@ from .grouping import place
 from .keeping import groups_of, keep_shared
 from .knobs import Ask, Knob, Recorder, default
 from .plan import Edge, Group, Kernel, Phase, Plan, Reduction, Stage
+from .residency import Keeper, Sites, sites
+from .resident import keep_resident, resident_chain
 from .shared_memory import group_bytes
 from .staging import form_stages
 from .threads import map_kernel, share_threads
@@ -52,15 +54,25 @@ def _cut(phases: list[list[GroupDraft]], ask: Ask) -> Kernels:
 
 
 def finish(context: Context, kernels: Kernels, edges: tuple[Edge, ...], ask: Ask) -> Plan:
-    """Maps threads, fits block memory and freezes."""
+    """Maps threads, decides what stays on chip, and freezes."""
+    reads = sites(context.sub, [m for g in _all(kernels) for m in _listed(g)], edges)
     for kernel in kernels:
-        map_kernel(context, list(groups_of(kernel)), ask)
-    for group in _all(kernels):
-        edges = _fit(context, group, edges)
+        chain = resident_chain(kernel)
+        map_kernel(context, list(groups_of(kernel)), ask, chain)
+        keepers: list[Keeper] = []
+        for group in groups_of(kernel):
+            keeper, edges = _fit(context, group, reads, edges, ask)
+            keepers.append(keeper)
+        kept = keep_resident(context, kernel, chain, reads, edges, ask) if chain else None
+        if kept is not None:
+            edges = kept
+            continue
+        for keeper in keepers:
+            edges = keeper.inputs(edges)
     edges = tuple(Edge(e.value, e.consumer, "shuffle") if _shuffled(context, kernels, e) else e for e in edges)
     return Plan(
         kernels=tuple(_kernel(context, k) for k in kernels),
-        edges=edges,
+        edges=tuple(sorted(edges, key=lambda e: (e.value, e.consumer))),
         reductions=_accumulators(context, kernels, ask),
     )
 
@@ -69,13 +81,22 @@ def _all(kernels: Kernels) -> list[GroupDraft]:
     return [group for kernel in kernels for group in groups_of(kernel)]
 
 
-def _fit(context: Context, group: GroupDraft, edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
-    """Shrinks tiles, then demotes the largest buffers to global memory, until the group fits a block's memory."""
+def _listed(group: GroupDraft) -> list[int]:
+    return [m for stage in group.stages for m in stage.members]
+
+
+def _fit(
+    context: Context, group: GroupDraft, reads: Sites, edges: tuple[Edge, ...], ask: Ask
+) -> tuple[Keeper, tuple[Edge, ...]]:
+    """Puts what it can into registers; shrinks tiles, then demotes the largest buffers to global memory, until the
+    group fits a block's memory."""
     sub = context.sub
     while True:
-        sizes = group_bytes(sub, group, edges)
+        keeper = Keeper(context, group, reads, ask)
+        held = keeper.registers(edges)
+        sizes = group_bytes(sub, group, held)
         if sum(sizes.values()) <= context.target.block_bytes:
-            return edges
+            return keeper, held
         split = {a for m in group.partial for a in sub.values[m].reduce}
         axis = max((a for a in group.parallel if a not in split), key=lambda a: group.tiles[a], default=None)
         if axis is not None and group.tiles[axis] > 1:
@@ -85,7 +106,7 @@ def _fit(context: Context, group: GroupDraft, edges: tuple[Edge, ...]) -> tuple[
         demotable = [v for v in sizes if v >= 0 and v not in group.combine]
         demotable = [v for v in demotable if set(group.parallel) <= set(sub.values[v].axes)]
         if not demotable:
-            return edges
+            return keeper, held
         largest = max(demotable, key=lambda v: sizes[v])
         edges = tuple(
             Edge(e.value, e.consumer, "global") if e.value == largest and e.place == "block" else e for e in edges
@@ -97,8 +118,8 @@ def _shuffled(context: Context, kernels: Kernels, edge: Edge) -> bool:
     reduced = context.sub.values[edge.value].reduce
     if edge.place != "register" or not reduced:
         return False
-    stage = next(s for g in _all(kernels) for s in g.stages if edge.value in s.members)
-    return any(n > 1 for a, n in stage.lanes if a in reduced)
+    stage = next((s for g in _all(kernels) for s in g.stages if edge.value in s.members), None)
+    return stage is not None and any(n > 1 for a, n in stage.lanes if a in reduced)
 
 
 def _kernel(context: Context, kernel: list[list[GroupDraft]]) -> Kernel:

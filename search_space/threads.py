@@ -26,17 +26,26 @@ ACCESS_BYTES = 16
 """Widest access of a thread."""
 
 THREADS = (64, 128, 256, 512, 1024)
-PART_ROWS = 32
-"""Least positions of a split axis per part, so that partial results stay small beside what they are made from."""
+BESIDE = 4
+"""Blocks of the grid that resident groups leave to those beside them."""
 
 
-def map_kernel(context: Context, groups: list[GroupDraft], ask: Ask) -> None:
-    """Sets threads, tiles, tasks per block of the groups of one kernel, and width and lanes of their stages."""
+def map_kernel(context: Context, groups: list[GroupDraft], ask: Ask, chain: list[GroupDraft]) -> None:
+    """Sets threads, tiles, tasks per block of the groups of one kernel, and width and lanes of their stages.
+
+    The groups of `chain` get the tiles of its first one, which leave room for the kernel's other groups, so that their
+    blocks may keep what they hold from phase to phase.
+    """
     wish = max(_wanted_threads(context, g) for g in groups)
     threads = int(ask(Knob(f"threads.{groups[0].label}.{wish}", THREADS, wish)))
     for group in groups:
         group.threads = threads
-        _Mapping(context, group, ask).run()
+        group.tiles = {}
+        mapping = _Mapping(context, group, ask, BESIDE if chain and len(groups) > len(chain) else 0)
+        if group in chain[1:]:
+            mapping.follow(chain[0])
+        else:
+            mapping.run()
 
 
 def share_threads(context: Context, group: GroupDraft) -> None:
@@ -62,11 +71,12 @@ def ceil_power(number: int) -> int:
 
 
 class _Mapping:
-    def __init__(self, context: Context, group: GroupDraft, ask: Ask) -> None:
+    def __init__(self, context: Context, group: GroupDraft, ask: Ask, beside: int = 0) -> None:
         self.context = context
         self.sub = context.sub
         self.group = group
         self.ask = ask
+        self.processors = max(1, context.target.processors - beside)
         self.folded = {a for s in group.stages for m in s.members for a in self.sub.values[m].reduce}
         self.widths = self._widths()
         self.serial = _serial(context, group)
@@ -80,6 +90,12 @@ class _Mapping:
         even = min(1 << 16, -(-tasks // wave))
         if even > 1:
             self.group.tasks_per_block = int(self.ask(Knob(f"tasks.{self.group.label}.{even}", (1, even), even)))
+
+    def follow(self, first: GroupDraft) -> None:
+        """The tiles of another group over the same axes."""
+        self.group.row = self._row_lanes()
+        self.group.tiles = dict(first.tiles)
+        self.share(self.group.row)
 
     def share(self, row: int) -> None:
         """Width and lanes of every stage, from the tiles."""
@@ -159,7 +175,7 @@ class _Mapping:
 
     def _parts(self, split: frozenset[int], tasks: int) -> None:
         """Cuts the reduced axes that are split, outer ones first, until every multiprocessor has a part."""
-        wanted = max(1, self.context.target.processors // max(1, tasks))
+        wanted = max(1, self.processors // max(1, tasks))
         for axis in self.group.parallel:
             if axis not in split:
                 continue

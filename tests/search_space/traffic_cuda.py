@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.search_space.access import Access, walk
+from stitchtune.search_space.chip import loads_itself
 from stitchtune.search_space.dominants import is_reduction
 from stitchtune.search_space.listing import Listing, locate, locations, partial_parts
 from stitchtune.search_space.plan import Plan
@@ -60,7 +61,8 @@ def _reads(sub: Subgraph, listing: Listing, edges: dict[tuple[int, int], str], r
 
     for access in walk(sub, root, inlined):
         place = edges.get((access.value, access.reader))
-        if sub.values[access.value].op == "const" or place in ("inline", "register", "shuffle", "block"):
+        on_chip = place in ("register", "shuffle", "block") and not loads_itself(sub, listing.plan, access)
+        if sub.values[access.value].op == "const" or place == "inline" or on_chip:
             continue
         yield access
 
