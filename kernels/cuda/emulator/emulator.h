@@ -84,6 +84,15 @@ ST_INLINE_ALWAYS unsigned st_atomic_add_acq_rel(unsigned* word, unsigned value, 
 ST_INLINE_ALWAYS unsigned st_load_acquire(const unsigned* word, ST_LINE) { return st_runtime->acquire(word, line); }
 ST_INLINE_ALWAYS void st_pause(ST_LINE) { st_runtime->pause(line); }
 
+// The compiler checks indices of register arrays (-fsanitize=bounds) and calls this, with where they stand.
+struct StPlace {
+  const char* file;
+  unsigned line, column;
+};
+extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_out_of_bounds(StPlace* place, uintptr_t index) {
+  st_runtime->array_bounds((int64_t)index, (int)place->line);
+}
+
 #ifdef ST_COUNT_STEPS
 extern "C" __attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc() { st_runtime->step(); }
 #endif

@@ -10,8 +10,9 @@ from pathlib import Path
 from ...compile import Artifact, BuildFailure, Compiler, compile_units, find_compiler
 from .entries import STEP_FLAGS, runtime_source
 
-FLAGS = ("-O1", "-fwrapv", "-fno-exceptions", "-fno-strict-aliasing")
-"""For kernels: compiles fast, keeps 16-byte accesses whole, and no index overflow lets the compiler assume anything."""
+FLAGS = ("-O1", "-fwrapv", "-fno-exceptions", "-fno-strict-aliasing", "-fsanitize=bounds")
+"""For kernels: compiles fast, keeps 16-byte accesses whole, and no index overflow lets the compiler assume anything.
+Indices of register arrays are checked by the compiler's own code; what it calls is in emulator.h."""
 
 
 class Buffer(ctypes.Structure):

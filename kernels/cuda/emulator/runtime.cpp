@@ -69,6 +69,12 @@ class Emulator {
     if (++steps > launch->steps) stop(kLimit, 0, "more steps than the limit allows");
   }
 
+  void array_bounds(int64_t index, int line) {
+    char text[100];
+    snprintf(text, sizeof text, "index %lld of an array in registers", (long long)index);
+    stop(kOutOfBounds, line, text);
+  }
+
   StThread now{};
 
  private:
@@ -509,6 +515,7 @@ void Emulator::run(const StLaunch& asked) {
       [](const unsigned* w, int l) { return running->acquire(w, l); },
       [](int l) { running->pause(l); },
       []() { running->step(); },
+      [](int64_t i, int l) { running->array_bounds(i, l); },
   };
   StRuntime own = runtime;
   own.now = &now;

@@ -231,3 +231,17 @@ def test_a_large_grid_runs_block_after_block(cache: Path) -> None:
 
 def test_settings_are_values() -> None:
     assert Settings(seed=1) == Settings(seed=1) != Settings()
+
+
+def test_bounds_of_an_array_in_registers(cache: Path) -> None:
+    text = kernel(
+        """  float v[4] = {};
+  const int i = (int)n0;
+  v[i] = 1.0f;
+  st_store(y0, thread, v[0] + v[3]);""",
+        "float* y0, int64_t n0",
+    )
+    assert not run(cache, text, [], [EMPTY], arguments=[3]).kinds
+    ran = run(cache, text, [], [EMPTY], arguments=[4])
+    assert ran.kinds == ["out-of-bounds"]
+    assert "v[i] = 1.0f" in ran.where
