@@ -37,6 +37,7 @@ from ..loops import (
 )
 from .built import Parameter
 from .tables import CHOICE, EQUALITY, MEMORY, SCALAR, SUM, Text, literal, spell
+from .tidy import tidy
 
 PACK_BYTES = 16
 """The widest access of one thread."""
@@ -56,7 +57,7 @@ def emit(kernels: Sequence[LoopKernel], names: Sequence[str], min_blocks: Sequen
     min_blocks   blocks that one multiprocessor should hold, which caps the registers; 1 for each unless given
     """
     least = min_blocks or [1] * len(kernels)
-    made = [_kernel(k, name, blocks) for k, name, blocks in zip(kernels, names, least, strict=True)]
+    made = [_kernel(tidy(k), name, blocks) for k, name, blocks in zip(kernels, names, least, strict=True)]
     return Unit("\n".join(text for text, _ in made), tuple(parameters for _, parameters in made))
 
 
@@ -245,8 +246,14 @@ class _Text:
                 case Let(local, value, mutable):
                     const = "" if mutable else "const "
                     yield f"{pad}{const}{SCALAR[local.dtype]} {local.name} = {self.expr(value).text};"
+                case Assign(local, Apply("add", dtype, (old, more))) if old == local and dtype.is_float:
+                    yield f"{pad}{local.name} += {self.expr(more).text};"
                 case Assign(local, value):
                     yield f"{pad}{local.name} = {self.expr(value).text};"
+                case Store(array, offset, Apply("add", dtype, (Load(a, o, _, None), more))) if (
+                    (a, o) == (array, offset) and array in self.registers and dtype.is_float
+                ):
+                    yield f"{pad}{array}[{self.expr(offset).text}] += {self.expr(more).text};"
                 case Store(array, offset, value):
                     yield pad + self._put(array, self.expr(offset).text, self.expr(value).text)
                 case Declare(array, dtype, size):

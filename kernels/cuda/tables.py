@@ -4,6 +4,7 @@ only the parentheses that a reader needs are written."""
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ...graphs.dtypes import DType
 from ..cpp_tables import MEMORY as _MEMORY
 from ..cpp_tables import SCALAR as _SCALAR
-from ..loops import Literal
+from ..loops import THREAD, Literal
 
 SCALAR = {**_SCALAR, DType.I32: "int", DType.U32: "unsigned"}
 """Types of values in registers (f16 and bf16 are float there)."""
@@ -90,8 +91,6 @@ _CALL = {
         "bitand": "{T}(({0}) & ({1}))",
         "bitor": "{T}(({0}) | ({1}))",
         "bitxor": "{T}(({0}) ^ ({1}))",
-        "quotient_u32": "{T}(uint32_t({0}) / uint32_t({1}))",
-        "rest_u32": "{T}(uint32_t({0}) % uint32_t({1}))",
         "floordiv": "st_floordiv<{T}>({0}, {1})",
         "remainder": "st_remainder<{T}>({0}, {1})",
     },
@@ -118,9 +117,25 @@ def spell(op: str, result: DType, operand: DType, texts: list[Text]) -> Text:
         return Text(f"!{texts[0].within(PRIMARY)}", UNARY)
     if op == "recip":
         return Text(f"{literal(Literal(1.0, result)).text} / {texts[0].within(PRODUCT + 1)}", PRODUCT)
+    if op in _UNSIGNED:
+        return _unsigned(_UNSIGNED[op], result, texts)
     form = _CALL[kind].get(op) or _CALL_ANY[op]
     suffix = "f" if operand is DType.F32 else ""
     return Text(form.format(*(t.text for t in texts), T=SCALAR[result], O=SCALAR[operand], s=suffix))
+
+
+_OF_THREAD = re.compile(rf"{THREAD.name}( [/%] \d+)*")
+_UNSIGNED = {"quotient_u32": "/", "rest_u32": "%"}
+
+
+def _unsigned(symbol: str, result: DType, texts: list[Text]) -> Text:
+    """Division of numbers below 2^32, without the corrections that signed division needs. The compiler knows the range
+    of the thread's number."""
+    left, right = texts
+    if _OF_THREAD.fullmatch(left.text) and right.text.isdigit():
+        return Text(f"{left.text} {symbol} {right.text}", PRODUCT)
+    divisor = f"{right.text}u" if right.text.isdigit() else f"unsigned({right.text})"
+    return Text(f"{SCALAR[result]}(unsigned({left.text}) {symbol} {divisor})")
 
 
 def _cast(operand: DType, result: DType, value: Text) -> Text:
