@@ -37,23 +37,30 @@ class Memory(Blocks):
         """The buffer of a value (made at its first store) and the offset of the stage's current element."""
         if value not in self.values:
             name = f"b{len(self.arrays)}"
-            shape = layout([self.axes[a].size for a in self.ctx.value(value).axes], *self.ctx.buffer_order(value))
-            self._add(name, self.ctx.kept(value), shape)
+            self._add(name, self.ctx.kept(value), self.shape(value))
             self.values[value] = name
         name = self.values[value]
         self._touch(name)
         return name, self.layouts[name].offset([local[a] for a in self.ctx.value(value).axes])
+
+    def shape(self, value: int) -> Layout:
+        """How a value lies in block memory: its part of one task."""
+        sizes = [self.axes[a].size for a in self.ctx.value(value).axes]
+        return layout(sizes, *self.ctx.buffer_order(value))
 
     def load(self, value: int, positions: Sequence[Expr], nest: Scope) -> tuple[str, Expr]:
         name = self.values.get(value, "")
         if not name or self.spans[name][0] == self.stage:
             raise LoweringError(f"value {value} is read from block memory before it is there")
         self._touch(name)
+        return name, self._offset(name, value, positions, nest)
+
+    def _offset(self, name: str, value: int, positions: Sequence[Expr], nest: Scope) -> Expr:
         local = [
             nest.local[a] if a in nest.local and p == nest.position[a] else sub(p, self.axes[a].start)
             for a, p in zip(self.ctx.value(value).axes, positions, strict=True)
         ]
-        return name, self.layouts[name].offset(local)
+        return self.layouts[name].offset(local)
 
     def private(self, dtype: DType, size: Expr) -> tuple[str, bool]:
         """An array for this stage alone; True when it is to be declared as a register array."""
@@ -80,8 +87,8 @@ class Memory(Blocks):
         first, _ = self.spans.get(name, (self.stage, self.stage))
         self.spans[name] = (first, self.stage)
 
-    def place(self) -> tuple[tuple[Array, ...], Expr]:
-        """The arrays with their first bytes, and how many bytes they need together.
+    def place(self, base: int = 0) -> tuple[tuple[Array, ...], Expr]:
+        """The arrays with their first bytes, none before `base`, and how many bytes they need together with those.
 
         Arrays of known size share memory when no stage touches both (first fit); the others stand behind them.
         """
@@ -95,7 +102,7 @@ class Memory(Blocks):
             size = -(-int(array.elements.value) * array.dtype.size // LINE) * LINE
             span = self.spans[name]
             taken = sorted((b, e) for b, e, s in placed if s[0] <= span[1] and span[0] <= s[1])
-            start = 0
+            start = base
             for begin, end in taken:
                 if begin - start >= size:
                     break
@@ -106,7 +113,7 @@ class Memory(Blocks):
             replace(array, alone=not any(b < end and start < e for k, (b, e, _) in enumerate(placed) if k != i))
             for i, (array, (start, end, _)) in enumerate(zip(done, placed, strict=True))
         ]
-        total: Expr = number(max((end for _, end, _ in placed), default=0))
+        total: Expr = number(max((end for _, end, _ in placed), default=base))
         for array in later:
             done.append(replace(array, start=total))
             size_expr = mul(ceiling(mul(array.elements, number(array.dtype.size)), LINE), number(LINE))

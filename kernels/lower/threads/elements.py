@@ -31,7 +31,7 @@ def instance(nest: ThreadNest, elements: Elements, body: tuple[Stmt, ...]) -> Fo
     """`body` for the elements of the current strip."""
     element, strip = nest.element, nest.strip[nest.vector]
     spot: Expr = add(strip, element)
-    valid: Expr = Literal(True, DType.BOOL)
+    valid: Expr = nest.live.get(nest.vector, Literal(True, DType.BOOL))
     if elements.within is not None:
         valid = Apply("lt", DType.BOOL, (spot, elements.within))
         if elements.clamp:

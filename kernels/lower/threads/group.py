@@ -12,6 +12,7 @@ from .fold import Scratch
 from .lanes import WARP, Coordinates
 from .memory import ThreadMemory
 from .packs import pack
+from .pinned import Pinned
 from .registers import Resident, kept_here
 from .stage import ThreadState, lower_stage
 from .sync import synchronise
@@ -19,12 +20,13 @@ from .sync import synchronise
 MOST_THREADS = 1024
 
 
-def lower_group(ctx: Context, group: Group, again: bool, aligned: bool) -> LoweredGroup:
-    """What each task of the group does; `again`: a block may run several tasks; `aligned`: see `pack`."""
+def lower_group(ctx: Context, group: Group, again: bool, aligned: bool, pinned: Pinned) -> LoweredGroup:
+    """What each task of the group does; `again`: a block may run several tasks; `aligned`: see `pack`;
+    `pinned`: what the kernel keeps in block memory across its phases."""
     if group.threads % WARP or not WARP <= group.threads <= MOST_THREADS:
         raise LoweringError(f"{group.threads} threads make no whole warps")
     frame = decode(ctx, group)
-    memory = ThreadMemory(ctx, frame.axes, threads=group.threads, last=len(group.stages) - 1)
+    memory = ThreadMemory(ctx, frame.axes, threads=group.threads, last=len(group.stages) - 1, pinned=pinned.arrays)
     coordinates = Coordinates(group.threads, frame.names, frame.ranges)
     resident = Resident(ctx)
     known = Divisors()
@@ -35,7 +37,8 @@ def lower_group(ctx: Context, group: Group, again: bool, aligned: bool) -> Lower
         memory.stage = k
         stages.append(lower_stage(state, k))
         ctx.finished |= {*stage.values, *stage.combine}
-    arrays, block_bytes = memory.place()
+    arrays, block_bytes = memory.place(pinned.bytes)
+    arrays = (*(a for a in pinned.arrays.values() if a.name in memory.layouts), *arrays)
     accesses = [memory.accesses[k] if k < len(memory.accesses) else [] for k in range(len(stages))]
     body = synchronise(stages, accesses, arrays, again)
     whole = (*frame.body, *coordinates.lets, *resident.declared, *body)

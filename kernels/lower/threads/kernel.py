@@ -8,6 +8,7 @@ from ..context import Context
 from ..errors import LoweringError
 from ..integers import maximum, number
 from .group import lower_group
+from .pinned import pin
 from .registers import adopt
 
 
@@ -21,7 +22,9 @@ def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool) -> LoopKernel:
     for phase in kernel.phases:
         for group in phase.groups:
             adopt(ctx, group)
-        lowered = [lower_group(ctx, group, True, aligned) for group in phase.groups]
+    pinned = pin(ctx, kernel)
+    for phase in kernel.phases:
+        lowered = [lower_group(ctx, group, not pinned.arrays, aligned, pinned) for group in phase.groups]
         for done in lowered:
             block_bytes = maximum(block_bytes, done.block_bytes)
         phases.append(PhaseProgram(tuple(done.program for done in lowered)))
@@ -34,4 +37,5 @@ def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool) -> LoopKernel:
         block_bytes,
         ctx.arguments,
         threads.pop(),
+        bool(pinned.arrays),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ....graphs.dtypes import DType
-from ...loops import Expr, Literal
+from ...loops import Array, Expr, Literal
 from ..context import Layout
 from ..errors import LoweringError
 from ..integers import number
@@ -22,6 +22,7 @@ class ThreadMemory(Memory):
     pattern   how the threads of the stage that is being lowered share its axes
     clamped   axes along which threads without work read at others' places
     accesses  by stage
+    pinned    values that stay in block memory across phases, and their arrays
     """
 
     threads: int = 1
@@ -29,20 +30,35 @@ class ThreadMemory(Memory):
     pattern: Pattern = field(default_factory=Pattern)
     clamped: frozenset[int] = frozenset()
     accesses: list[list[Access]] = field(default_factory=list)
+    pinned: dict[int, Array] = field(default_factory=dict)
     folds: dict[tuple[DType, int, int], str] = field(default_factory=dict)
 
     def store(self, value: int, local: dict[int, Expr]) -> tuple[str, Expr]:
-        name, offset = super().store(value, local)
+        if value in self.pinned:
+            name = self._pin(value)
+            offset = self.layouts[name].offset([local[a] for a in self.ctx.value(value).axes])
+        else:
+            name, offset = super().store(value, local)
         axes = frozenset(self.ctx.value(value).axes)
         self.record(Access(name, True, self.pattern, axes, axes))
         return name, offset
 
     def load(self, value: int, positions: Sequence[Expr], nest: Scope) -> tuple[str, Expr]:
-        name, offset = super().load(value, positions, nest)
+        if value in self.pinned:
+            name = self._pin(value)
+            offset = self._offset(name, value, positions, nest)
+        else:
+            name, offset = super().load(value, positions, nest)
         axes = self.ctx.value(value).axes
         same = self.same(axes, positions, nest)
         self.record(Access(name, False, self.pattern, frozenset(axes), same))
         return name, offset
+
+    def _pin(self, value: int) -> str:
+        name = self.pinned[value].name
+        if name not in self.layouts:
+            self.layouts[name] = self.shape(value)
+        return name
 
     def same(self, axes: Sequence[int], positions: Sequence[Expr], nest: Scope) -> frozenset[int]:
         """The axes along which a read at `positions` stays at the thread's own place."""
