@@ -1,30 +1,33 @@
 """The analytical cost model for CUDA: seconds a plan takes on a device, present or not, compiled or not.
 
     t = sum over kernels of launch(mode)
-      + sum over phases of, for all full waves and for the last one,
-          (bound^3 + path^3)^(1/3),   bound = max(DRAM, L2, shared memory and L1, issue, special functions)
+      + sum over phases of (bound^3 + path^3)^(1/3)
       + barriers
 
-Bandwidths are what copies and streams reach. `path` is waves times the time of a block that is alone, which is Little's
-law: bytes in flight are those of all resident blocks over that time. The two are joined by a smooth maximum rather than
-by min(1, in flight / needed): a device reaches 80 %, not 100 %, of its bandwidth when exactly the bytes needed are in
-flight. docs/cost-model.md has the derivation, the constants and what is ignored.
+    bound = max(DRAM, L2, and on the busiest multiprocessor: shared memory and L1, port to L2, issue, special functions)
+    path  = waves, the last one whole, times the time of a block that is alone
+
+Bandwidths are what copies and streams reach. The path is Little's law: bytes in flight are those of all resident blocks
+over the time of one. The two are joined by a smooth maximum rather than by min(1, in flight / needed): a device
+reaches 80 %, not 100 %, of its bandwidth when exactly the bytes needed are in flight. docs/cost-model.md has the
+derivation, the constants and what is ignored.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..graphs.subgraph import Index
 from ..kernels.cuda.built import Report
-from ..kernels.cuda.occupancy import resident_blocks
+from ..kernels.cuda.occupancy import MOST_REGISTERS, resident_blocks
 from ..search_space.plan import Group, Kernel
 from ..search_space.target import DeviceModel
-from .cuda_instructions import MOST_REGISTERS, own_axes, registers
-from .cuda_work import Accesses, Touch, Where, Work, accesses, group_work, kept_in_cache, task_count
+from .cuda_instructions import own_axes, registers
+from .cuda_lanes import WARP, WORD
+from .cuda_work import PORT_BYTES, Accesses, Touch, Where, Work, accesses, group_work, kept_in_cache, task_count
 from .view import View
 
 State = Literal["hot", "cold"]
@@ -37,16 +40,13 @@ KNEE = 3.0
 """Exponent that joins bandwidth and latency: fitted to gpu-benches' gpu-stream of V100, A100 and Hopper (reads at all
 occupancies), where bandwidth reaches 2^(-1/3) = 79 % of the peak when exactly the bytes needed are in flight."""
 
-PORT_BYTES = 64.0
-"""Bytes per cycle that a multiprocessor takes from L2 (NVIDIA A100 white paper)."""
-
 
 @dataclass(frozen=True)
 class PhaseTime:
     """A phase over all its blocks. Bytes from DRAM, through L2; cycles of shared memory; warp instructions; seconds.
 
-    bound, path   seconds that throughput and latency allow, were all waves full
-    tail          seconds over those, at least 1
+    bound, path   seconds that throughput and latency allow
+    tail          seconds over those of blocks spread evenly over waves and multiprocessors, at least 1
     """
 
     far: float
@@ -94,10 +94,11 @@ def predict_cuda(
     barriers = 0.0
     for number, (kernel, phases) in enumerate(zip(seen.plan.kernels, groups, strict=True)):
         report = reports[number] if number < len(reports) else None
-        resident, l1 = _residency(seen, kernel, phases, report)
-        slots = resident * model.target.processors if kernel.team else 1
+        fit = _fit(seen, kernel, phases, report)
+        slots = fit.resident * model.target.processors if kernel.team else 1
         times = [
-            _phase(seen, phase, Where(model, resident, slots, l1, next(misses), evicted), report) for phase in phases
+            _phase(seen, phase, Where(model, fit.resident, slots, fit.l1, next(misses), evicted), fit)
+            for phase in phases
         ]
         found.extend(times)
         grid = min(slots, max((t.blocks for t in times), default=1))
@@ -133,19 +134,34 @@ def _misses(
         yield misses
 
 
-def _residency(
-    seen: View, kernel: Kernel, phases: Sequence[Sequence[Accesses]], report: Report | None
-) -> tuple[int, float]:
-    """Blocks that a multiprocessor holds at a time, and the bytes of L1 that they leave."""
+@dataclass(frozen=True)
+class _Fit:
+    """How a kernel's blocks fit a multiprocessor.
+
+    resident         blocks at a time
+    l1               bytes of L1 that their shared memory leaves
+    stored, loaded   bytes that a thread spills to local memory and takes back in a task
+    """
+
+    resident: int
+    l1: float
+    stored: float
+    loaded: float
+
+
+def _fit(seen: View, kernel: Kernel, phases: Sequence[Sequence[Accesses]], report: Report | None) -> _Fit:
     target = seen.model.target
     threads = max(g.threads for p in kernel.phases for g in p.groups)
     shared = _shared_bytes(seen, kernel)
     if report is not None:
-        needed = float(report.registers)
+        needed, stored, loaded = report.registers, report.spill_store_bytes, report.spill_load_bytes
     else:
-        needed = max(registers(seen, s) for phase in phases for group in phase for s in group.shares)
-    resident = max(1, resident_blocks(target, threads, min(MOST_REGISTERS, math.ceil(needed)), int(shared)))
-    return resident, max(0.0, target.l1_bytes - resident * shared)
+        wanted = math.ceil(max(registers(seen, s) for phase in phases for group in phase for s in group.shares))
+        needed = next(n for n in range(min(wanted, MOST_REGISTERS), 0, -1) if resident_blocks(target, threads, n, 0))
+        stored = WORD * (wanted - needed)
+        loaded = 2 * stored
+    resident = max(1, resident_blocks(target, threads, needed, int(shared)))
+    return _Fit(resident, max(0.0, target.l1_bytes - resident * shared), stored, loaded)
 
 
 def _shared_bytes(seen: View, kernel: Kernel) -> float:
@@ -173,26 +189,26 @@ def _tile_bytes(seen: View, group: Group, value: int) -> float:
     return max(4, seen.sub.values[value].dtype.size) * math.prod(positions)
 
 
-def _phase(seen: View, phase: Sequence[Accesses], where: Where, report: Report | None) -> PhaseTime:
+def _phase(seen: View, phase: Sequence[Accesses], where: Where, fit: _Fit) -> PhaseTime:
     model, slots = seen.model, where.slots
-    total, blocks = Work(), 0
-    for found in phase:
-        group = found.group
-        tasks = task_count(group, seen.sub.extents)
-        if not tasks:
-            continue
-        count = math.ceil(tasks / group.tasks_per_block)
-        total += group_work(seen, found, where) * tasks + Work(path=model.turnover) * count
-        total += _spills(seen, group.threads, report, where) * tasks
-        blocks += count
+    tasks = [task_count(found.group, seen.sub.extents) for found in phase]
+    counts = [-(-n // found.group.tasks_per_block) for n, found in zip(tasks, phase, strict=True)]
+    blocks = sum(counts)
+    together = -(-blocks // model.target.processors)
+    where = replace(where, resident=max(1, min(where.resident, together)), slots=max(1, min(slots, blocks)))
+    total = Work()
+    for found, task, count in zip(phase, tasks, counts, strict=True):
+        if task:
+            work = group_work(seen, found, where) + _spills(found, where, fit)
+            total += work * task + Work(path=model.turnover) * count
     if not blocks:
         return PhaseTime(0, 0, 0, 0, 0, 0, 1.0, 0, slots, 0.0)
-    mean = total * (1 / blocks)
-    waves, rest = divmod(blocks, slots)
-    seconds = _seconds(model, mean, slots, slots) * waves + _seconds(model, mean, rest, slots)
     active = min(blocks, slots, model.target.processors)
-    bound, path = _bound(model, total, active, active), mean.path * max(1.0, blocks / slots)
-    ideal = _joined(bound, path)
+    each = total.path / blocks
+    even = _joined(_bound(model, total, active, 1.0), each * max(1.0, blocks / slots))
+    bound = _bound(model, total, active, math.ceil(blocks / active) / (blocks / active))
+    path = each * math.ceil(blocks / slots)
+    seconds = _joined(bound, path)
     return PhaseTime(
         far=total.far_reads + total.far_writes,
         cache=total.reads + total.writes,
@@ -200,37 +216,32 @@ def _phase(seen: View, phase: Sequence[Accesses], where: Where, report: Report |
         instructions=total.instructions,
         bound=bound,
         path=path,
-        tail=max(1.0, seconds / ideal) if ideal else 1.0,
+        tail=seconds / even if even else 1.0,
         blocks=blocks,
         slots=slots,
         seconds=seconds,
     )
 
 
-def _spills(seen: View, threads: int, report: Report | None, where: Where) -> Work:
-    """What local memory moves in a task: every spilled word once, out to L2 and back, to DRAM where L2 is full."""
-    if report is not None:
-        stored, loaded = report.spill_store_bytes, report.spill_load_bytes
-    else:
+def _spills(found: Accesses, where: Where, fit: _Fit) -> Work:
+    """What local memory moves in a task: every spilled word out to L2 and back.
+
+    It goes on to DRAM, and comes back from there, when what all blocks in flight move in the meantime displaces it.
+    """
+    if not fit.stored and not fit.loaded:
         return Work()
-    lost = 1 - kept_in_cache(where.model, where.slots * threads * float(stored))
+    threads = found.group.threads
+    stored, loaded = threads * fit.stored, threads * fit.loaded
+    moved = where.slots * (sum(t.task for t in found.distinct.values()) + stored)
     return Work(
-        reads=float(threads * loaded),
-        writes=float(threads * stored),
-        far_reads=lost * threads * loaded,
-        far_writes=lost * threads * stored,
-        wavefronts=threads * (loaded + stored) / 128,
-        instructions=threads / 32 * (loaded + stored) / 4,
-        path=where.model.cache_latency if loaded else 0.0,
+        reads=loaded,
+        writes=stored,
+        far_reads=loaded * (1 - kept_in_cache(where.model, moved / 2)),
+        far_writes=stored * (1 - kept_in_cache(where.model, moved)),
+        wavefronts=(loaded + stored) / 128,
+        instructions=(loaded + stored) / 128,
+        path=where.model.cache_latency,
     )
-
-
-def _seconds(model: DeviceModel, block: Work, blocks: int, slots: int) -> float:
-    """Seconds of at most one wave: `blocks` of the mean block, on a device that holds `slots`."""
-    if not blocks:
-        return 0.0
-    active = min(blocks, model.target.processors, slots)
-    return _joined(_bound(model, block * blocks, active, blocks), block.path)
 
 
 def _joined(bound: float, path: float) -> float:
@@ -238,19 +249,18 @@ def _joined(bound: float, path: float) -> float:
     return most * ((bound / most) ** KNEE + (path / most) ** KNEE) ** (1 / KNEE) if most else 0.0
 
 
-def _bound(model: DeviceModel, work: Work, active: int, blocks: int) -> float:
-    """Seconds that throughput allows for `blocks` blocks with `work` altogether, on `active` multiprocessors."""
-    uneven = math.ceil(blocks / active) / blocks
+def _bound(model: DeviceModel, work: Work, active: int, uneven: float) -> float:
+    """Seconds that throughput allows on `active` multiprocessors, the busiest of which has `uneven` times the mean."""
     cycles = max(
         work.wavefronts,
-        work.instructions * 32 / model.issue,
-        work.special * 32 / model.special,
+        work.instructions * WARP / model.issue,
+        work.special * WARP / model.special,
         (work.reads + work.writes) / PORT_BYTES,
     )
     return max(
         paired(work.far_reads, work.far_writes, model.dram_bandwidth, model.dram_stream),
         paired(work.reads, work.writes, model.cache_bandwidth, model.cache_stream),
-        cycles * uneven / model.clock,
+        cycles / active * uneven / model.clock,
     )
 
 

@@ -45,7 +45,7 @@ COUNTS: dict[str, tuple[float, float]] = {
 """Instructions and special functions of an operator on one element; others: the primitive's cost."""
 
 ACCESS, LOOP, LOOKUP = 2.0, 3.0, 6.0
-"""Instructions of an access with its address, of a loop's step, of an index that is looked up or divided."""
+"""Instructions of a request with its address, of a loop's step, of an index that is looked up or divided."""
 
 COUPLED = 12.0
 """Instructions that a coupled reduction adds to each element (rescaling, Welford's division)."""
@@ -55,7 +55,6 @@ UNROLLED, LONG_BODY = 4, 64
 element's instructions times the width are more."""
 
 BASE_REGISTERS = 24
-MOST_REGISTERS = 255
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,7 @@ class Instructions:
 def instructions(view: View, shares: Shares) -> Instructions:
     """What a thread with work executes for a stage in one task."""
     stage, total, special = shares.stage, 0.0, 0.0
+    done: set[tuple[int, tuple[Index, ...]]] = set()
     for root in stage.values:
         value = view.sub.values[root]
         if value.op == "input":
@@ -77,7 +77,6 @@ def instructions(view: View, shares: Shares) -> Instructions:
         total, special = total + counted[0], special + counted[1]
         if view.plan.reduction(root).coupled >= 0:
             total += COUPLED * _points(shares, frozenset(value.domain))
-        done: set[tuple[int, tuple[Index, ...]]] = set()
         for access in walk(view.sub, root, view.inlined):
             source = view.sub.values[access.value]
             if source.op == "const" or (access.value, access.index) in done:
@@ -138,13 +137,14 @@ def shares_of(view: View, group: Group) -> list[Shares]:
         - set(stage.combine)
         for stage in group.stages
     ]
+    listed = [{*s.values, *s.combine} for s in group.stages]
     found = []
     for number, stage in enumerate(group.stages):
-        later = set().union(*reads[number + 1 :])
-        made = {v for s in group.stages[: number + 1] for v in (*s.values, *s.combine)}
-        held = reads[number] | ((set(stage.values) | set(stage.combine)) & later)
-        live = {v for v in made if v in later} | held
-        found.append(Shares(view.sub, group, stage, frozenset(held), frozenset(live)))
+        made = set().union(*listed[:number])
+        here, later = reads[number], set().union(*reads[number + 1 :])
+        before, after = made & (here | later), (made | listed[number]) & later
+        held = here | (listed[number] & later)
+        found.append(Shares(view.sub, group, stage, frozenset(held), frozenset(before), frozenset(after)))
     return found
 
 
@@ -173,9 +173,15 @@ def _unrolled(view: View, shares: Shares) -> int:
 
 
 def registers(view: View, shares: Shares) -> float:
-    """Registers of a thread for one stage, before anything is compiled: arrays held, loads in flight, accumulators."""
+    """Registers of a thread for one stage, before anything is compiled: arrays held, loads in flight, accumulators.
+
+    An element that is read for the last time leaves its register to the one made from it.
+    """
     stage, sub = shares.stage, view.sub
-    arrays = sum(_points(shares, frozenset(own_axes(view, v))) * _words(sub, v) for v in shares.live)
+    arrays = max(
+        sum(_points(shares, frozenset(own_axes(view, v))) * _words(sub, v) for v in live)
+        for live in (shares.before, shares.after)
+    )
     reads = {
         a.value
         for root in stage.values

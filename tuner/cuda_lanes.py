@@ -28,15 +28,16 @@ SCATTER = 2654435761
 class Shares:
     """How the block's threads share the loops of one stage.
 
-    held    values that the stage leaves to another, or gets from one, in registers
-    live    values that are in registers while it runs
+    held            values that the stage leaves to another, or gets from one, in registers
+    before, after   values that are in registers before it runs, and after
     """
 
     sub: Subgraph
     group: Group
     stage: Stage
     held: frozenset[int] = frozenset()
-    live: frozenset[int] = frozenset()
+    before: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
 
     @cached_property
     def lanes(self) -> dict[int, int]:
@@ -90,6 +91,11 @@ class Shares:
     @property
     def warps(self) -> float:
         return max(1.0, self.sharing / WARP)
+
+    def warps_along(self, axes: frozenset[int]) -> float:
+        """Warps that are at different positions along `axes`."""
+        positions = {tuple(at.get(a, 0) for a in sorted(axes)) for at in self.positions}
+        return max(1.0, math.prod(n for a, n in self.stage.lanes if a in axes) / len(positions))
 
 
 @dataclass(frozen=True)

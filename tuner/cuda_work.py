@@ -4,9 +4,9 @@ Bytes count as whole sectors. A first touch comes from DRAM unless L2 still has 
 comes from L1 while all resident blocks' footprints fit there, from L2 while those of all blocks in flight do, and from
 DRAM otherwise. Shared memory and L1 count in cycles of 128 bytes.
 
-The path is the time one block would take alone: dependent rounds of loads, folds across threads, synchronisation and
-its own instructions. Divided by the blocks in flight it is what latency allows, and the same as Little's law: bytes in
-flight needed are bandwidth times latency.
+The path is the time one block would take alone: dependent rounds of loads, its bytes through its multiprocessor's port,
+folds across threads, synchronisation and its own instructions. Divided by the blocks in flight it is what latency
+allows, and the same as Little's law: bytes in flight needed are bandwidth times latency.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from ..graphs.subgraph import AxisVar, Index, Subgraph, axes_of
 from ..search_space.access import walk
 from ..search_space.plan import Group
 from ..search_space.target import DeviceModel
-from .cuda_instructions import UNROLLED, instructions, own_axes, shares_of, unrolling
+from .cuda_instructions import ACCESS, UNROLLED, instructions, own_axes, shares_of, unrolling
 from .cuda_lanes import SECTOR, WARP, Layout, Shares, request, row_major
 from .view import View, unit_axis
+
+PORT_BYTES = 64.0
+"""Bytes per cycle between a multiprocessor and L2 (NVIDIA A100 white paper)."""
 
 L1_SHARE = 0.75
 """Share of L1 that footprints may take and still be found there."""
@@ -96,7 +99,9 @@ def kept_in_cache(model: DeviceModel, size: float) -> float:
 class Touch:
     """One access of a task to memory.
 
-    task     bytes of distinct sectors; moved: bytes of sectors of all requests; phase: distinct bytes of all tasks
+    task     bytes of distinct sectors
+    moved    bytes of sectors that requests move, those of other warps for the same not counted again
+    phase    distinct bytes of all tasks
     rounds   how often a thread waits for it
     place    "far" (device memory), "block" (shared memory)
     fresh    written by this plan: read past L1
@@ -154,45 +159,56 @@ def task_count(group: Group, extents: tuple[int, ...]) -> int:
 def _stage_work(
     view: View, shares: Shares, touches: list[Touch], where: Where, footprint: float, seen: set[int]
 ) -> Work:
-    model, target = where.model, where.model.target
+    model = where.model
     tasks = task_count(shares.group, view.sub.extents)
-    work = Work()
-    waits = [0.0]
+    work, wait = Work(), 0.0
     for touch in touches:
         if touch.place == "block":
-            work += Work(wavefronts=touch.cycles, conflicts=touch.cycles - touch.ideal)
-            if not touch.store:
-                waits.append(touch.rounds * model.block_latency)
-            continue
-        near = footprint * where.resident <= L1_SHARE * where.l1
-        work += Work(wavefronts=max(touch.requests, touch.moved / 128))
-        if touch.store:
-            work += Work(writes=touch.moved, far_writes=where.evicted * touch.phase / tasks)
-            continue
-        again = touch.value in seen
-        crossing = touch.task if near else touch.moved
-        lost = 1 - kept_in_cache(model, footprint * where.slots)
-        far = lost * touch.task if again else _first(touch, tasks, where, lost)
-        if again and near and not touch.fresh:
-            crossing, far = 0.0, 0.0
-        work += Work(reads=crossing, far_reads=far)
-        share = min(1.0, far / touch.task) if touch.task else 0.0
-        wait = share * model.latency + (1 - share) * model.cache_latency
-        waits.append(touch.rounds * (wait if crossing else model.block_latency))
+            moved = Work(wavefronts=touch.cycles, conflicts=touch.cycles - touch.ideal)
+            moved += Work(path=0.0 if touch.store else touch.rounds * model.block_latency)
+        elif touch.store:
+            moved = Work(writes=touch.moved, far_writes=where.evicted * touch.phase / tasks)
+        else:
+            moved = _fetched(touch, tasks, where, footprint, again=touch.value in seen)
+        if touch.place == "far":
+            moved += Work(wavefronts=max(touch.requests, touch.moved / 128))
+        wait = max(wait, moved.path)
+        work += moved
     counted = instructions(view, shares)
-    issued = sum(t.requests for t in touches) * 2 + counted.total * shares.warps
+    issued = ACCESS * sum(t.requests for t in touches) + counted.total * shares.warps
     chains = min(4.0, max(1.0, unrolling(view, shares) * max(1, shares.stage.width)))
     alone = max(counted.total * DEPENDENT_CYCLES / chains, issued * WARP / model.issue)
     folds, synced = _folds(view, shares)
-    cycles = alone + folds * FOLD_CYCLES + synced * SYNC_CYCLES
-    path = max(waits) + cycles / model.clock
-    arithmetic = issued * max(1.0, target.lanes * 4 / model.arithmetic / 1.5)
-    return work + Work(instructions=arithmetic, special=counted.special * shares.warps, path=path)
+    cycles = alone + folds * FOLD_CYCLES + synced * SYNC_CYCLES + (work.reads + work.writes) / PORT_BYTES
+    # Of a mix of instructions about two thirds are float32, which some architectures issue at half the rate.
+    slots = issued * max(1.0, model.issue / model.arithmetic * 2 / 3)
+    special = counted.special * shares.warps
+    return replace(work, instructions=slots, special=special, path=wait + cycles / model.clock)
+
+
+def _fetched(touch: Touch, tasks: int, where: Where, footprint: float, *, again: bool) -> Work:
+    """A task's loads of one value from device memory: bytes from L2 and of them from DRAM, and how long it waits."""
+    model = where.model
+    near = footprint * where.resident <= L1_SHARE * where.l1
+    lost = 1 - kept_in_cache(model, footprint * where.slots)
+    crossing = touch.task if near else touch.moved
+    if near and not touch.fresh:
+        # What tasks share is in L1 from the first task of a multiprocessor on; what the task has loaded before, too.
+        crossing = 0.0 if again else min(crossing, touch.phase * model.target.processors / tasks)
+    far = lost * min(touch.task, crossing) if again else _first(touch, tasks, where, lost)
+    if not touch.task:
+        return Work()
+    passed = min(1.0, crossing / touch.task)
+    deep = min(passed, far / touch.task)
+    wait = deep * model.latency + (passed - deep) * model.cache_latency + (1 - passed) * model.block_latency
+    return Work(reads=crossing, far_reads=far, path=touch.rounds * wait)
 
 
 def _first(touch: Touch, tasks: int, where: Where, lost: float) -> float:
-    """DRAM bytes of a task that touches something first: the phase's distinct bytes are fetched once, if L2 keeps what
-    several tasks share."""
+    """DRAM bytes of a task that touches something first.
+
+    The phase's distinct bytes are fetched once, where L2 keeps what several tasks share.
+    """
     spread = touch.phase / tasks
     shared = 1 - kept_in_cache(where.model, touch.phase)
     wasted = max(0.0, touch.task - spread) * min(lost, shared)
@@ -231,6 +247,7 @@ def _span(shares: Shares, axes: frozenset[int]) -> int:
 
 def _touches(view: View, shares: Shares) -> Iterator[Touch]:
     sub, stage = view.sub, shares.stage
+    done: set[tuple[int, tuple[Index, ...], str]] = set()
     for root in stage.values:
         if sub.values[root].op == "input":
             index = tuple(AxisVar(a) for a in own_axes(view, root))
@@ -238,16 +255,16 @@ def _touches(view: View, shares: Shares) -> Iterator[Touch]:
             if any(e.value == root and e.place == "block" for e in view.plan.edges):
                 yield _touch(view, shares, root, index, "block", store=True)
             continue
-        done: set[tuple[int, tuple[Index, ...]]] = set()
         for access in walk(sub, root, view.inlined):
             source = sub.values[access.value]
             place = view.places.get((access.value, access.reader), "far")
             if source.op == "const" or place in ("inline", "register", "shuffle", "alias"):
                 continue
-            if (access.value, access.index) in done:
-                continue
-            done.add((access.value, access.index))
-            yield _touch(view, shares, access.value, access.index, "block" if place == "block" else "far", store=False)
+            level = "block" if place == "block" else "far"
+            if (access.value, access.index, level) not in done:
+                # Values of one stage share its loops, and what they load.
+                done.add((access.value, access.index, level))
+                yield _touch(view, shares, access.value, access.index, level, store=False)
         yield from _stores(view, shares, root)
     for root in stage.combine:
         index = tuple(AxisVar(a) for a in sub.values[root].axes)
@@ -301,15 +318,14 @@ def _touch(
     layout = _block_layout(view, shares, value) if place == "block" else row_major(sub.shape(value), item)
     asked = request(shares, index, layout)
     runs = shares.runs(axes)
-    warps = shares.warps
-    if store:
-        # Threads along lanes that the value lacks hold copies: the first of them stores.
-        warps = max(1.0, math.prod(n for a, n in stage.lanes if a in axes) / WARP)
-    count = runs * warps
+    # Warps that differ along other axes only ask for the same: of stores, one is made; of loads, L1 answers the rest.
+    differing = shares.warps_along(axes)
+    count = runs * (differing if store else shares.warps)
     everywhere = frozenset().union(*(axes_of(i) for i in index))
     task = _distinct(sub, value, index, {a: shares.size(a) for a in everywhere})
     phase = _distinct(sub, value, index, {a: float(sub.extents[a]) for a in everywhere})
-    moved = count * asked.sectors * SECTOR
+    full = math.prod(shares.size(a) / (shares.steps(a) * shares.unit(a)) for a in axes if shares.steps(a))
+    moved = runs * differing * asked.sectors * SECTOR * min(1.0, full)
     return Touch(
         value=value,
         index=index,
