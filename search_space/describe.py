@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from .plan import Group, Plan, Stage
 
@@ -33,14 +34,22 @@ def describe(plan: Plan) -> str:
 
 def _lines(plan: Plan) -> Iterator[str]:
     for number, kernel in enumerate(plan.kernels):
-        yield f"kernel {number}, {'all threads' if kernel.team else 'one thread'}"
+        threads = kernel.phases[0].groups[0].threads
+        if threads > 1:  # CUDA
+            yield f"kernel {number}, blocks of {threads} threads" + ("" if kernel.team else ", one block")
+        else:
+            yield f"kernel {number}, {'all threads' if kernel.team else 'one thread'}"
         for position, phase in enumerate(kernel.phases):
             yield f"  phase {position}" + (" (after a barrier)" if position else "")
             for group in phase.groups:
                 yield f"    {_group(group)}"
                 yield from (f"      {_stage(stage)}" for stage in group.stages)
-    for edge in plan.edges:
-        yield f"edge %{edge.value} -> %{edge.consumer}: {edge.place}"
+    for value, edges in groupby(plan.edges, lambda edge: edge.value):
+        readers: dict[str, list[str]] = {}
+        for edge in edges:
+            readers.setdefault(edge.place, []).append(f"%{edge.consumer}")
+        ways = "; ".join(f"{place} to {', '.join(to)}" for place, to in readers.items())
+        yield f"%{value}: {ways}"
     for reduction in plan.reductions:
         beside = f", in one pass with %{reduction.coupled}" if reduction.coupled >= 0 else ""
         yield f"reduction %{reduction.value}: {reduction.accumulators} accumulators{beside}"
@@ -66,6 +75,8 @@ def _stage(stage: Stage) -> str:
     parts.append(f"loops {_axes(stage.order)}" if stage.order else "no loops")
     if stage.vector >= 0:
         parts.append(f"vector i{stage.vector} x {stage.width}")
+    if stage.lanes:
+        parts.append("threads " + ", ".join(f"i{axis} x {count}" for axis, count in stage.lanes))
     parts += [f"unrolled i{axis} x {factor}" for axis, factor in stage.unroll]
     return "; ".join(parts)
 
