@@ -1,4 +1,4 @@
-"""Thread mapping for CUDA: threads of a block, tiles, and how the threads share the loops of every stage.
+"""Thread mapping for CUDA: threads of a block, tiles, tasks per block; lanes.py shares the loops.
 
 AStitch's adaptive mapping (ASPLOS 2022, section 4.3). Rows that lie along memory get a thread, a warp or part of one,
 or a whole block each, by their length; several rows of a block are horizontal packing. Reductions over columns put
@@ -10,24 +10,26 @@ from __future__ import annotations
 
 import math
 
-from .draft import Context, GroupDraft, StageDraft
+from .draft import Context, GroupDraft
 from .knobs import Ask, Knob, default
+from .lanes import WARP, best_run, ceil_power, folded_axes, sequence, share, widths
 from .mapping import largest_domain, split_axes
-from .staging import moving, storage_order, touched
 
-WARP = 32
 WARP_ROW = 1024
 """Points of a row up to which a warp takes it; beyond, a block (AStitch splits or takes a block from there on)."""
 
 THREAD_ROW_BYTES = 32
 """Bytes of a row up to which one thread takes it: a whole sector."""
 
-ACCESS_BYTES = 16
-"""Widest access of a thread."""
-
 THREADS = (64, 128, 256, 512, 1024)
+BUSY_THREADS = 1024
+"""Threads that should be at work on a multiprocessor, so that enough accesses are in flight."""
+
 BESIDE = 4
 """Blocks of the grid that resident groups leave to those beside them."""
+
+PARTIAL_SHARE = 22
+"""Partial results of columns may be this part of the least traffic; fewer tasks otherwise."""
 
 
 def map_kernel(context: Context, groups: list[GroupDraft], ask: Ask, chain: list[GroupDraft]) -> None:
@@ -36,12 +38,12 @@ def map_kernel(context: Context, groups: list[GroupDraft], ask: Ask, chain: list
     The groups of `chain` get the tiles of its first one, which leave room for the kernel's other groups, so that their
     blocks may keep what they hold from phase to phase.
     """
-    wish = max(_wanted_threads(context, g) for g in groups)
-    threads = int(ask(Knob(f"threads.{groups[0].label}.{wish}", THREADS, wish)))
+    beside = BESIDE if chain and len(groups) > len(chain) else 0
+    largest = max(groups, key=lambda g: context.extent(largest_domain(context, g)))
+    wish = _wanted_threads(context, largest, beside)
+    threads = int(ask(Knob(f"threads.{groups[0].label}", THREADS, wish)))
     for group in groups:
-        group.threads = threads
-        group.tiles = {}
-        mapping = _Mapping(context, group, ask, BESIDE if chain and len(groups) > len(chain) else 0)
+        mapping = _Mapping(context, group, threads, ask, beside)
         if group in chain[1:]:
             mapping.follow(chain[0])
         else:
@@ -50,14 +52,23 @@ def map_kernel(context: Context, groups: list[GroupDraft], ask: Ask, chain: list
 
 def share_threads(context: Context, group: GroupDraft) -> None:
     """Shares the threads of a mapped group again, after its tiles have changed."""
-    _Mapping(context, group, default).share(group.row)
+    share(context, group, widths(context, group), _serial(context, group))
 
 
-def _wanted_threads(context: Context, group: GroupDraft) -> int:
-    points = math.prod(max(1, context.sub.extents[a]) for a in _serial(context, group))
-    if points <= 4 * WARP_ROW:
-        return 256
-    return 512 if points <= 16 * WARP_ROW else 1024
+def _wanted_threads(context: Context, group: GroupDraft, beside: int) -> int:
+    """The fewest threads, from 256 on, that keep the multiprocessors busy, as far as tasks have work for them."""
+    work = context.extent(largest_domain(context, group))
+    best = 256
+    for threads in (256, 512, 1024):
+        _Mapping(context, group, threads, default, beside).run()
+        tasks = group.tasks(context.sub)
+        if threads > 256 and work // max(1, tasks) < 4 * threads:
+            break
+        best = threads
+        if -(-tasks // context.target.processors) * threads >= BUSY_THREADS:
+            break
+    group.tasks_per_block = 1
+    return best
 
 
 def _serial(context: Context, group: GroupDraft) -> tuple[int, ...]:
@@ -65,26 +76,26 @@ def _serial(context: Context, group: GroupDraft) -> tuple[int, ...]:
     return tuple(a for a in largest_domain(context, group) if a not in group.parallel)
 
 
-def ceil_power(number: int) -> int:
-    """The least power of two that is not below `number`."""
-    return 1 << max(0, number - 1).bit_length()
-
-
 class _Mapping:
-    def __init__(self, context: Context, group: GroupDraft, ask: Ask, beside: int = 0) -> None:
+    def __init__(self, context: Context, group: GroupDraft, threads: int, ask: Ask, beside: int) -> None:
         self.context = context
         self.sub = context.sub
         self.group = group
         self.ask = ask
         self.processors = max(1, context.target.processors - beside)
-        self.folded = {a for s in group.stages for m in s.members for a in self.sub.values[m].reduce}
-        self.widths = self._widths()
+        self.widths = widths(context, group)
         self.serial = _serial(context, group)
+        self.split = split_axes(context, group)
+        self.inner = self._inner_first()
+        group.threads = threads
+        group.tiles = {}
+        group.row = self._row_lanes()
 
     def run(self) -> None:
-        row = self.group.row = self._row_lanes()
-        self._tiles(row)
-        self.share(row)
+        self._tiles()
+        for axis in self.inner:
+            self._ask_tile(axis)
+        share(self.context, self.group, self.widths, self.serial)
         tasks = self.group.tasks(self.sub)
         wave = self.context.target.processors * max(1, self.context.target.resident_threads // self.group.threads)
         even = min(1 << 16, -(-tasks // wave))
@@ -93,37 +104,17 @@ class _Mapping:
 
     def follow(self, first: GroupDraft) -> None:
         """The tiles of another group over the same axes."""
-        self.group.row = self._row_lanes()
         self.group.tiles = dict(first.tiles)
-        self.share(self.group.row)
+        share(self.context, self.group, self.widths, self.serial)
 
-    def share(self, row: int) -> None:
-        """Width and lanes of every stage, from the tiles."""
-        for stage in self.group.stages:
-            self._share(stage, row)
-
-    def _widths(self) -> dict[int, int]:
-        """Neighbouring elements that a thread takes along each vector axis: 16 bytes of the widest common type."""
-        widths: dict[int, int] = {}
-        for stage in self.group.stages:
-            if stage.vector >= 0:
-                width = self._width(stage)
-                widths[stage.vector] = min(width, widths.get(stage.vector, width))
-        return widths
-
-    def _width(self, stage: StageDraft) -> int:
-        axis = stage.vector
-        tensors = [t for m in stage.members for t in touched(self.context, self.group, m)]
-        along = [(indices, size) for indices, _, size, _ in tensors if indices and axis in moving(indices[-1])]
-        if not along:
-            return 1
-        width = max(1, ACCESS_BYTES // max(size for _, size in along))
-        extent = max(1, self.sub.extents[axis])
-        width = min(width, ceil_power(extent))
-        several = any(len(indices) > 1 for indices, _ in along)
-        while several and extent % width:
-            width //= 2
-        return width
+    def _inner_first(self) -> list[int]:
+        """Parallel axes from the one that lies in memory outward."""
+        order: list[int] = []
+        for stage in sorted(self.group.stages, key=lambda s: -self.context.extent(s.order)):
+            axes = sequence(self.context, self.group, stage)
+            order.extend(a for a in axes if a in self.group.parallel and a not in order)
+        order.extend(a for a in reversed(self.group.parallel) if a not in order)
+        return order
 
     def _row_lanes(self) -> int:
         """Threads that share one row: 1, up to a warp, or the block; rows are what the group runs whole."""
@@ -137,126 +128,112 @@ class _Mapping:
             kind = "thread"
         elif points <= WARP_ROW:
             kind = "warp"
-        answer = self.ask(Knob(f"row.{self.group.label}.{kind}", ("thread", "warp", "block"), kind))
+        answer = self.ask(Knob(f"row.{self.group.label}", ("thread", "warp", "block"), kind))
         if answer == "thread":
             return 1
         width = max((self.widths[s.vector] for s in along), default=1)
         most = WARP if answer == "warp" else self.group.threads
         return min(most, ceil_power(-(-points // width)))
 
-    def _tiles(self, row: int) -> None:
-        group, sub = self.group, self.sub
-        split = split_axes(self.context, group)
-        columns = bool(self.folded) and not any(s.vector in self.folded for s in group.stages)
-        inner = self._inner_first()
-        budget = max(1, group.threads // row)
-        if not self.serial:
-            budget *= max(self.widths.values(), default=1)
-        elif columns:
-            budget = 1
-        for axis in inner:
-            extent = max(1, sub.extents[axis])
-            if axis in split:
-                continue
-            tile = budget
-            if columns and axis in self.widths:
-                tile = WARP * self.widths[axis]
-            group.tiles[axis] = tile if tile < extent else extent
-            budget = max(1, budget // group.tiles[axis])
-        tasks = math.prod(-(-max(1, sub.extents[a]) // t) for a, t in group.tiles.items() if a not in split)
-        self._parts(split, tasks)
-        for axis in inner:
-            extent = max(1, sub.extents[axis])
-            wanted = min(group.tiles[axis], extent)
-            choices = tuple(sorted({t for t in (wanted // 4, wanted // 2, wanted, wanted * 2) if 1 <= t <= extent}))
-            space = "_".join(map(str, group.parallel))
-            knob = Knob(f"tile.{group.label}.{space}.{axis}.{wanted}.{group.threads}", choices, wanted)
-            group.tiles[axis] = int(self.ask(knob))
+    def _tiles(self) -> None:
+        """Default tiles of all parallel axes."""
+        rows = any(s.members and s.vector in self.serial for s in self.group.stages)
+        folded = folded_axes(self.context, self.group)
+        along = {s.vector for s in self.group.stages if s.members}
+        own = [a for a in self.inner if a not in self.split]
+        if rows:
+            self._fill(own, self.group.threads // self.group.row)
+        elif (folded and not along & folded) or self._combines_mostly():
+            self._columns(own)
+        elif folded:
+            self._fill(own, 1)
+        else:
+            self._flat(own)
+        self._parts()
 
-    def _parts(self, split: frozenset[int], tasks: int) -> None:
-        """Cuts the reduced axes that are split, outer ones first, until every multiprocessor has a part."""
-        wanted = max(1, self.processors // max(1, tasks))
+    def _combines_mostly(self) -> bool:
+        """True where combining partial results is most of the work: threads share the parts of a line of columns."""
+        here = max((self.context.extent(self.sub.values[v].axes) for v in self.group.combine), default=0)
+        return here >= max((self.context.domain_work(m) for m in self.group.members), default=0) and here > 0
+
+    def _extent(self, axis: int) -> int:
+        return max(1, self.sub.extents[axis])
+
+    def _tasks(self) -> int:
+        return math.prod(-(-self._extent(a) // t) for a, t in self.group.tiles.items())
+
+    def _fill(self, axes: list[int], budget: int) -> None:
+        """Tiles from the inside out, `budget` positions in all."""
+        for axis in axes:
+            extent = self._extent(axis)
+            self.group.tiles[axis] = extent if extent <= budget else max(1, budget)
+            budget //= self.group.tiles[axis]
+
+    def _columns(self, axes: list[int]) -> None:
+        """A line of columns for each block, a shorter one where that leaves multiprocessors without work."""
+        self._fill(axes, 1)
+        axis = next((a for a in axes if a in self.widths), None)
+        if axis is None:
+            return
+        line, width = WARP * self.widths[axis], self.widths[axis]
+        self.group.tiles[axis] = min(self._extent(axis), line)
+        while self._tasks() < self.processors and not self.split and self.group.tiles[axis] > max(WARP, 8 * width):
+            self.group.tiles[axis] //= 2
+
+    def _flat(self, axes: list[int]) -> None:
+        """Nothing is reduced: one step for every thread, more where there are tasks enough."""
+        threads = self.group.threads
+        if not axes:
+            return
+        first, *outer = axes
+        width = self.widths.get(first, 1)
+        steps = -(-self._extent(first) // width)
+        if steps >= 4 * threads or not outer:
+            run = min(threads, steps)
+            self.group.tiles[first] = min(self._extent(first), run * width)
+        else:
+            run = best_run(threads, steps)
+            self.group.tiles[first] = self._extent(first)
+        self._fill(outer, threads // run)
+        # Positions that a broadcast operand serves, and more accesses in flight, where many tasks remain.
+        for axis in outer:
+            while self._tasks() >= 16 * self.processors and self.group.tiles[axis] < min(4, self._extent(axis)):
+                self.group.tiles[axis] *= 2
+
+    def _parts(self) -> None:
+        """Tiles of split axes: whole rows where rows are the tasks, else as many parts as fill the device."""
+        own = {a for s in self.group.stages for m in s.members for a in self.sub.values[m].axes}
+        wanted = max(1, self.processors // max(1, self._tasks()))
         for axis in self.group.parallel:
-            if axis not in split:
+            if axis not in self.split:
                 continue
-            extent = max(1, self.sub.extents[axis])
-            parts = min(wanted, extent)
-            tile = -(-extent // parts)
+            extent = self._extent(axis)
+            if axis in own:
+                self.group.tiles[axis] = self._rows_of_parts(axis, extent)
+                continue
+            tile = -(-extent // min(wanted, extent))
             if axis in self.widths:
                 unit = 8 * self.widths[axis]
                 tile = min(extent, -(-tile // unit) * unit)
             self.group.tiles[axis] = tile
             wanted = max(1, wanted // -(-extent // tile))
 
-    def _inner_first(self) -> list[int]:
-        order: list[int] = []
-        for stage in sorted(self.group.stages, key=lambda s: -self.context.extent(s.order)):
-            order.extend(a for a in self._sequence(stage) if a in self.group.parallel and a not in order)
-        order.extend(a for a in reversed(self.group.parallel) if a not in order)
-        return order
+    def _rows_of_parts(self, axis: int, extent: int) -> int:
+        """Rows of a task whose columns are summed too: few enough parts that writing and reading them is little."""
+        natural = max(1, self.group.threads // self.group.row)
+        bytes_of_part = sum(self._part_bytes(m) for m in self.group.partial if axis in self.sub.values[m].reduce)
+        parts = max(self.sub.bytes_min // (PARTIAL_SHARE * max(1, 2 * bytes_of_part)), self.processors // 4, 1)
+        tile = -(-extent // parts)
+        return min(extent, -(-tile // natural) * natural)
 
-    def _sequence(self, stage: StageDraft) -> list[int]:
-        """The axes of a stage from the one whose neighbours are neighbours in memory outward."""
-        if stage.members:
-            stored = storage_order(self.context, self.group, stage.members[0])
-            rest = [a for a in reversed(stored) if a in stage.order]
-            rest.extend(a for a in reversed(stage.order) if a not in rest)
-        else:
-            rest = list(reversed(stage.order))
-        return [stage.vector, *(a for a in rest if a != stage.vector)] if stage.vector >= 0 else rest
+    def _part_bytes(self, member: int) -> int:
+        value = self.sub.values[member]
+        return self.context.extent(value.axes) * max(4, value.dtype.size)
 
-    def _share(self, stage: StageDraft, row: int) -> None:
-        """Gives the block's threads to the axes of one stage."""
-        group, sub = self.group, self.sub
-        sequence = self._sequence(stage)
-        stage.width = self.widths.get(stage.vector, 1)
-        steps = {a: -(-group.trip(sub, a) // (stage.width if a == stage.vector else 1)) for a in sequence}
-        folds = {a for m in stage.members for a in sub.values[m].reduce}
-        lanes = dict.fromkeys(sequence, 1)
-        if not self.folded:
-            self._pack(sequence, steps, lanes)
-        else:
-            self._powers(sequence, steps, lanes, folds, row)
-        stage.lanes = tuple((a, lanes[a]) for a in reversed(sequence) if lanes[a] > 1)
-
-    def _pack(self, sequence: list[int], steps: dict[int, int], lanes: dict[int, int]) -> None:
-        """Nothing is folded: any number of threads along an axis, as few idle as possible."""
-        left = self.group.threads
-        for number, axis in enumerate(sequence):
-            outer = math.prod(steps[a] for a in sequence[number + 1 :])
-            lanes[axis] = max(
-                range(1, min(left, steps[axis]) + 1), key=lambda n: self._busy(n, steps[axis], outer, left)
-            )
-            left //= lanes[axis]
-
-    @staticmethod
-    def _busy(lanes: int, steps: int, outer: int, left: int) -> tuple[float, int]:
-        """Share of busy threads when an axis of `steps` gets `lanes` and outer ones get the rest; then more lanes."""
-        if steps > lanes and lanes < min(steps, 8):
-            return (0.0, lanes)
-        others = min(outer, left // lanes)
-        return (round(lanes * others / left * steps / (-(-steps // lanes) * lanes), 2), lanes)
-
-    def _powers(
-        self, sequence: list[int], steps: dict[int, int], lanes: dict[int, int], folds: set[int], row: int
-    ) -> None:
-        """Something is folded in the group: powers of two, alike in all stages, the whole block where one folds."""
-        left, shared = self.group.threads, row
-        columns = bool(folds) and sequence[0] not in folds
-        for number, axis in enumerate(sequence):
-            most = left
-            if axis in self.serial and not columns:
-                most = min(left, shared)
-            elif columns:
-                most = min(left, WARP) if number == 0 else left if axis in folds else 1
-            lanes[axis] = min(most, ceil_power(steps[axis]))
-            left //= lanes[axis]
-            if axis in self.serial and not columns:
-                shared //= lanes[axis]
-        for axis in sequence:
-            more = min(left, ceil_power(-(-steps[axis] // lanes[axis])))
-            lanes[axis] *= more
-            left //= more
-        if folds and left > 1:
-            spare = next((a for a in reversed(sequence) if a not in folds), sequence[-1])
-            lanes[spare] *= left
+    def _ask_tile(self, axis: int) -> None:
+        group, wanted, extent = self.group, self.group.tiles[axis], self._extent(axis)
+        sizes = (wanted // 4, wanted // 2, wanted, wanted * 2)
+        choices = tuple(sorted({t for t in sizes if 1 <= t <= extent}))
+        space = "_".join(map(str, group.parallel))
+        name = f"tile.{group.label}.{space}.{axis}.{wanted}"
+        group.tiles[axis] = int(self.ask(Knob(name, choices, wanted)))
