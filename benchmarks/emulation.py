@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graphs.partition import Component
+from ..graphs.subgraph import Subgraph
 from ..graphs.tolerance import compare, expect
 from ..kernels.compile import BuildFailure
 from ..kernels.cuda.built import BuiltCuda
 from ..kernels.cuda.emulator import emulate
 from ..kernels.cuda.emulator import findings as counts
+from ..kernels.lower import LoweringError
 from ..search_space.describe import schemes
 from ..search_space.plan import Plan
 from ..search_space.stitch import heuristic
@@ -85,37 +87,50 @@ class Traffic:
 
 
 def measure(subject: Subject, sizes: Sizes, target: Target, cache: Path) -> Traffic:
-    """The heuristic plan of a subject at `sizes`, run once by the emulator. Raises OSError when it cannot be built."""
+    """The heuristic plan of a subject at `sizes`, run once by the emulator. What goes wrong is told in the result."""
     graph = subject.graph(sizes)
     part = component(graph)
     sub = part.subgraph
     plan = heuristic(sub, target)
-    [built] = emulate.build_emulated([(sub, plan)], target, cache=cache)
+    built = _built(sub, plan, target, cache)
+    counted: tuple[counts.Counters, ...] = ()
+    fits = subject.fits(sizes, target)
     if isinstance(built, BuildFailure):
-        raise OSError(f"{subject.name} does not compile: {built.message}")
-    given = inputs(subject, graph)
-    outputs = [np.zeros(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
-    ran = emulate.run(built, given, outputs, count=True)
-    total = sum((p.total for c in ran.counters for p in c.phases), counts.Traffic())
+        problem = built.message
+    else:
+        given = inputs(subject, graph)
+        outputs = [np.zeros(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
+        ran = emulate.run(built, given, outputs, count=True)
+        counted = ran.counters
+        problem = _problem(built, given, outputs, ran)
+    total = sum((p.total for c in counted for p in c.phases), counts.Traffic())
     return Traffic(
         name=subject.name,
         dtype=subject.dtype.value,
         sizes=sizes,
         cut=subject.cut if sizes == subject.small else "",
-        fits=subject.fits(sizes, target),
+        fits=fits,
         least=sub.bytes_min,
         moved=total.sectors * SECTOR,
         blocks=total.block_sectors * SECTOR,
         useful=total.request_bytes / max(1, total.request_sectors * SECTOR),
         touched=total.bytes / max(1, total.sectors * SECTOR),
         requests=total.requests,
-        wavefronts=sum(p.conflicts for c in ran.counters for p in c.phases),
+        wavefronts=sum(p.conflicts for c in counted for p in c.phases),
         kernels=len(plan.kernels),
         phases=sum(len(k.phases) for k in plan.kernels),
         scheme=_scheme(plan),
-        problem=_problem(built, given, outputs, ran),
-        again=tuple(_again(part, built, ran.counters, subject.fits(sizes, target))),
+        problem=problem,
+        again=tuple(_again(part, built, counted, fits)) if isinstance(built, BuiltCuda) else (),
     )
+
+
+def _built(sub: Subgraph, plan: Plan, target: Target, cache: Path) -> BuiltCuda | BuildFailure:
+    try:
+        [built] = emulate.build_emulated([(sub, plan)], target, cache=cache)
+    except LoweringError as error:
+        return BuildFailure("lowering", f"does not lower: {error}")
+    return built
 
 
 def _size(dtype: str) -> int:

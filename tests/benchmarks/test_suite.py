@@ -28,7 +28,7 @@ def test_a_subject_is_one_component_with_one_structure(name: str) -> None:
 
 def test_every_row_is_as_long_when_emulated() -> None:
     assert [s.name for s in SUITE if any(s.sizes[i] != s.small[i] for i in s.row)] == []
-    assert subject("bias + GELU").cut == "1024 -> 64"
+    assert subject("SwiGLU").cut == "2048 -> 512"
 
 
 def test_what_fits_on_chip() -> None:
