@@ -129,11 +129,12 @@ def range_of(expr: Expr, ranges: dict[Expr, Range]) -> Range | None:
             p, q = range_of(a, ranges), range_of(b, ranges)
             if p is None or q is None:
                 return None
-            return _combine(op, p, q)
+            return combine_ranges(op, p, q)
     return None
 
 
-def _combine(op: str, p: Range, q: Range) -> Range | None:
+def combine_ranges(op: str, p: Range, q: Range) -> Range | None:
+    """The range of index arithmetic on two numbers of known ranges; None for what is no index arithmetic."""
     match op:
         case "plus":
             return p[0] + q[0], p[1] + q[1]

@@ -14,12 +14,18 @@ from .threads.kernel import lower_kernel
 
 
 def lower(
-    sub: Subgraph, plan: Plan, target: Target, precision: str = "strict", aligned: bool = True
+    sub: Subgraph,
+    plan: Plan,
+    target: Target,
+    precision: str = "strict",
+    aligned: bool = True,
+    index_bits: int | None = None,
 ) -> tuple[LoopKernel, ...]:
     """One loop kernel for each kernel of the plan.
 
     `precision` is "strict" (every low-precision value is rounded to its dtype) or "fast" (only casts and what is
-    stored are). `aligned` (CUDA): the caller's buffers start at multiples of 16 bytes.
+    stored are). `aligned` (CUDA): the caller's buffers start at multiples of 16 bytes;
+    `index_bits` 64 keeps indices wide where 32 bits would do.
     Raises LoweringError when the plan is inconsistent.
     """
     if precision not in ("strict", "fast"):
@@ -31,7 +37,7 @@ def lower(
     if target.kind == "cuda":
         if plan.stream:
             raise LoweringError("there are no stores past the caches on CUDA")
-        return tuple(lower_kernel(ctx, kernel, aligned) for kernel in plan.kernels)
+        return tuple(lower_kernel(ctx, kernel, aligned, index_bits) for kernel in plan.kernels)
     scratch = tuple(a for a in ctx.arrays.values() if a.space == "scratch")
     kernels = []
     for kernel in plan.kernels:

@@ -23,6 +23,9 @@ from ...loops import (
 )
 from .elements import is_element_loop
 
+CROSSING = "w_"
+"""Before the name that an array is for."""
+
 
 def cross(body: tuple[Stmt, ...], width: int) -> tuple[Stmt, ...]:
     """`body` of one stage whose strips are `width` wide, with what passes between element loops in arrays."""
@@ -101,4 +104,4 @@ def _keep(body: tuple[Stmt, ...], names: dict[str, Local], element: Local) -> tu
 
 
 def _array(local: Local) -> str:
-    return f"w_{local.name}"
+    return CROSSING + local.name

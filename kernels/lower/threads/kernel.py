@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from ....search_space.plan import Kernel
-from ...loops import Expr, LoopKernel, PhaseProgram
+from ...loops import Argument, Expr, LoopKernel, PhaseProgram
 from ..context import Context
 from ..errors import LoweringError
+from ..group import slot_ranges
 from ..integers import maximum, number
 from .group import lower_group
+from .narrow import narrow
 from .pinned import pin
 from .registers import adopt
 
 
-def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool) -> LoopKernel:
-    """One launch. `aligned`: the caller's buffers start at multiples of 16 bytes."""
+def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool, index_bits: int | None = None) -> LoopKernel:
+    """One launch. `aligned`: the caller's buffers start at multiples of 16 bytes; `index_bits`: 64 keeps them wide."""
     threads = {group.threads for phase in kernel.phases for group in phase.groups}
     if len(threads) != 1:
         raise LoweringError(f"groups of one kernel have {sorted(threads)} threads")
@@ -29,7 +31,7 @@ def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool) -> LoopKernel:
             block_bytes = maximum(block_bytes, done.block_bytes)
         phases.append(PhaseProgram(tuple(done.program for done in lowered)))
     arrays = ctx.arrays.values()
-    return LoopKernel(
+    wide = LoopKernel(
         tuple(phases),
         kernel.team,
         tuple(a for a in arrays if a.space != "scratch"),
@@ -39,3 +41,7 @@ def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool) -> LoopKernel:
         threads.pop(),
         bool(pinned.arrays),
     )
+    if index_bits == 64:
+        return wide
+    reaches = slot_ranges(ctx)
+    return narrow(wide, lambda position: reaches.get(Argument(position)))
