@@ -81,7 +81,8 @@ def barriers(session: Session, section: Section) -> None:
     if not items:
         section.state, section.why = "failed", "no plan with barriers is legal"
     measured = [row["seconds"] for row in section.rows if "seconds" in row]
-    section.summary = {"profile_seconds": model.barrier, "seconds": measured[-1] if measured else None}
+    if not session.emulated:
+        section.summary = {"profile_seconds": model.barrier, "seconds": measured[-1] if measured else None}
 
 
 def seconds(session: Session, built: Any, batch: int = 20) -> float:
@@ -127,7 +128,8 @@ def bandwidth(session: Session, section: Section) -> None:
         own = _own_copy(session, size // 2)
         section.rows.append(row | ({"device_copy": size / own} if own else {}))
     far = [row["bandwidth"] for row in section.rows if row.get("bytes", 0) > session.target.cache_bytes]
-    section.summary = {"dram_bandwidth": max(far, default=None), "profile_dram_bandwidth": model.dram_bandwidth}
+    if not session.emulated:
+        section.summary = {"dram_bandwidth": max(far, default=None), "profile_dram_bandwidth": model.dram_bandwidth}
 
 
 def _own_copy(session: Session, size: int) -> float | None:

@@ -109,7 +109,7 @@ def suite(session: Session, section: Section) -> None:
                     row["contestants"] |= {f"{k} again" if k in row["contestants"] else k: v for k, v in found.items()}
         if session.emulated:
             break
-    section.summary = _geomeans(section.rows)
+    section.summary = {} if session.emulated else _geomeans(section.rows)
 
 
 def _ours(session: Session, subject: Subject) -> tuple[list[tuple[str, BuiltCuda]], str]:
@@ -156,7 +156,9 @@ def _contest(
                     kernels[contestant.name].append(contestant.kernel(1 if session.emulated else 20))
                 except (RuntimeError, LaunchError) as error:
                     failures[f"{contestant.name} graph"] = {"failure": " ".join(str(error).split())[:300]}
-    found = {c.name: {"call": _spread(calls[c.name]), "kernel": _spread(kernels[c.name])} for c in ready}
+    found: dict[str, dict[str, Any]] = {}
+    for c in ready:
+        found[c.name] = {"call": _spread(calls[c.name]), "kernel": _spread(kernels[c.name])}
     for contestant, result in zip(ready, results, strict=True):
         found[contestant.name]["differs"] = _differs(results[0], result)
     return {**found, **failures}
@@ -249,7 +251,7 @@ def predicted(session: Session, section: Section) -> None:
             section.rows.append(
                 {"plan": item.name, "subject": subject.name, "predicted": cost.seconds, "measured": taken}
             )
-    section.summary = _quality(section.rows)
+    section.summary = {} if session.emulated else _quality(section.rows)
 
 
 def _seconds(session: Session, built: BuiltCuda) -> float:
