@@ -46,7 +46,7 @@ def decode(ctx: Context, group: Group) -> Frame:
     """Decodes the task number; serial axes of the group's stages are whole."""
     names = Names()
     task = Local("task", DType.I64)
-    ranges: dict[Expr, Range] = {task: (0, 2**62), **slot_ranges(ctx)}
+    ranges: dict[Expr, Range] = {task: (0, 2**62), **_slot_ranges(ctx)}
     axes: dict[int, Axis] = {}
     tiles: dict[int, Expr] = {}
     body: list[Stmt] = []
@@ -113,7 +113,7 @@ def lower_group(ctx: Context, group: Group) -> LoweredGroup:
     return LoweredGroup(program, block_bytes)
 
 
-def slot_ranges(ctx: Context) -> dict[Expr, Range]:
+def _slot_ranges(ctx: Context) -> dict[Expr, Range]:
     """The sign of each slot, which spares tests and signed divisions; its value is the launch's business."""
     signs = {s: (0, SLOT_LIMIT) if value >= 0 else (-SLOT_LIMIT, -1) for s, value in enumerate(ctx.sub.slots)}
     return {ctx.slot(s): reach for s, reach in signs.items() if abs(ctx.sub.slots[s]) <= SLOT_LIMIT}

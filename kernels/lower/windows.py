@@ -8,7 +8,7 @@ piece that is there is evaluated. Bounds on other indices keep their masks.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...graphs.subgraph import AxisVar, Bound, Index, Int, Read, Sum
 from ...search_space.plan import Stage
@@ -24,13 +24,19 @@ MOST_PIECES = 64
 """Stages are not cut into more pieces than this: code grows with each."""
 
 
-def windows(ctx: Context, stage: Stage) -> Iterator[dict[int, Window]]:
-    """The intervals to lower the stage for, by axis; one empty dictionary when nothing is to be cut."""
+def windows(
+    ctx: Context, stage: Stage, pays: Callable[[int, Sequence[int]], bool] | None = None
+) -> Iterator[dict[int, Window]]:
+    """The intervals to lower the stage for, by axis; one empty dictionary when nothing is to be cut.
+
+    `pays` tells whether to cut an axis at these positions; by default the rule of the CPU's vector loops.
+    """
     cuts = {axis: points for axis, points in _cuts(ctx, stage).items() if _may_cut(ctx, stage, axis)}
     pieces = 1
     for axis in list(cuts):
         masked = axis == stage.vector and len(cuts[axis]) < MASKED_PIECES
-        if masked or pieces * (len(cuts[axis]) + 1) > MOST_PIECES:
+        refused = masked if pays is None else not pays(axis, cuts[axis])
+        if refused or pieces * (len(cuts[axis]) + 1) > MOST_PIECES:
             del cuts[axis]
         else:
             pieces *= len(cuts[axis]) + 1

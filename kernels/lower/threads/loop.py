@@ -24,10 +24,45 @@ _TRUE = Literal(True, DType.BOOL)
 
 def shared_loop(nest: ThreadNest, axis: int, inner: Inner) -> tuple[Stmt, ...]:
     """The loop over `axis` around `inner`."""
+    if axis in nest.windows:
+        exact = _exact(nest, axis, inner)
+        if exact is not None:
+            return exact
+        inner = _within(nest, axis, inner)
     if axis not in nest.strip:
         return inner(None)
     loop = _Loop(nest, axis, inner)
     return loop.uniform() if axis in nest.uniform else loop.free()
+
+
+def _exact(nest: ThreadNest, axis: int, inner: Inner) -> tuple[Stmt, ...] | None:
+    """The loop over the axis's window alone, where each thread runs it whole, one position a step."""
+    whole = nest.axes[axis].start == number(0) and nest.share(axis) == 1 and axis not in nest.stepped
+    if axis not in nest.strip or not whole:
+        return None
+    first, end = nest.windows[axis]
+    live = (Let(nest.live[axis], _TRUE),) if axis in nest.live else ()
+    loop = For(nest.strip[axis], number(first), number(end), (*live, *inner(None)), unroll=nest.unroll.get(axis, 1))
+    return (loop,) if loop.body[len(live) :] else ()
+
+
+def _within(nest: ThreadNest, axis: int, inner: Inner) -> Inner:
+    """`inner` where the position (all those of a strip) lies in the axis's window."""
+    (first, end), start = nest.windows[axis], nest.axes[axis].start
+    position = add(start, nest.strip[axis]) if axis in nest.strip else start
+    own: tuple[Stmt, ...] = ()
+    if axis not in nest.strip:
+        alias = nest.position[axis]
+        assert isinstance(alias, Local)
+        own = (Let(alias, start),)
+    above = Apply("ge", DType.BOOL, (position, number(first)))
+    below = Apply("lt", DType.BOOL, (position, number(end)))
+
+    def guarded(elements: Elements | None) -> tuple[Stmt, ...]:
+        body = inner(elements)
+        return (If(Apply("and", DType.BOOL, (above, below)), (*own, *body)),) if body else ()
+
+    return guarded
 
 
 class _Loop:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ....graphs.dtypes import DType
@@ -48,8 +48,8 @@ class _Wide(Exception):
     """An offset, a loop bound or a number of tasks that needs 64 bits."""
 
 
-def narrow(kernel: LoopKernel, slots: Callable[[int], Range | None]) -> LoopKernel:
-    """`kernel` with 32-bit indices where they suffice. `slots`: the range of each launch argument."""
+def narrow(kernel: LoopKernel, slots: Mapping[int, Range]) -> LoopKernel:
+    """`kernel` with 32-bit indices where they suffice. `slots`: the range of each launch argument that has one."""
     try:
         phases = tuple(
             replace(phase, groups=tuple(_Narrowing(group, kernel.threads, slots).run() for group in phase.groups))
@@ -66,7 +66,7 @@ def _fits(reach: Range) -> bool:
 
 
 class _Narrowing:
-    def __init__(self, group: GroupProgram, threads: int, slots: Callable[[int], Range | None]) -> None:
+    def __init__(self, group: GroupProgram, threads: int, slots: Mapping[int, Range]) -> None:
         self.group = group
         self.slots = slots
         self.ranges: dict[str, Range] = {THREAD.name: (0, threads - 1)}
@@ -116,7 +116,7 @@ class _Narrowing:
             case Local(name):
                 return self.ranges.get(name, _ANY)
             case Argument(position):
-                return self.slots(position) or _ANY
+                return self.slots.get(position, _ANY)
             case Apply("hidden", _, (inner,)):
                 return self.range(inner)
             case Apply("select", _, (_, a, b)):

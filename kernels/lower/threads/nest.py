@@ -19,6 +19,7 @@ from ..errors import LoweringError
 from ..integers import Range, add, mul, number, range_of
 from ..names import Names
 from ..nest import Axis
+from ..windows import Window
 from .divisors import Divisors
 from .elements import Elements, instance
 from .lanes import Lane
@@ -41,6 +42,7 @@ class ThreadNest:
     lanes    threads along an axis, where there is more than one
     vector   the axis of strips of `width` elements (-1: none)
     stepped  axes along which register arrays are indexed: their loops count steps and are unrolled
+    windows  the positions along some axes that these loops are for
     uniform  axes whose loops enclose a fold across threads: all threads run them equally often
     guards   what must hold for the thread's work to count, from the loops around a nested nest
     """
@@ -55,6 +57,7 @@ class ThreadNest:
     stepped: frozenset[int] = frozenset()
     uniform: frozenset[int] = frozenset()
     unroll: dict[int, int] = field(default_factory=dict)
+    windows: dict[int, Window] = field(default_factory=dict)
     divisors: Divisors = field(default_factory=Divisors)
     guards: tuple[Local, ...] = ()
     element_guards: tuple[Local, ...] = ()
@@ -108,6 +111,11 @@ class ThreadNest:
                 if strips:
                     self.where[self.valid.name] = where._replace(element=True)
         self.position[axis] = add(info.start, self.local[axis])
+        if axis in self.windows:
+            if axis not in self.strip:
+                position = self.position[axis] = self.names.fresh("i")
+                self.where[position.name] = where
+            self.ranges[self.position[axis]] = (self.windows[axis][0], self.windows[axis][1] - 1)
 
     def child(
         self, order: tuple[int, ...], where: Location, uniform: bool = False, extra: dict[int, Axis] | None = None

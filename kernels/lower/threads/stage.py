@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....graphs.dtypes import DType
-from ....search_space.plan import Group
+from ....search_space.plan import Group, Stage
 from ...loops import THREAD, Apply, Expr, If, Literal, Stmt, Store
 from ..algebra import Algebra
 from ..alias import alias_stores, aliased_reads, invert
@@ -15,12 +16,13 @@ from ..errors import LoweringError
 from ..evaluate import Evaluator
 from ..group import Frame
 from ..integers import add, mul, number
+from ..windows import Window, windows
 from .access import Access, pattern
 from .combine import PART, combine, part_lanes
 from .crossing import cross
 from .divisors import Divisors
 from .fold import Components, Scratch
-from .lanes import Coordinates, busy
+from .lanes import Coordinates, Lane, busy
 from .memory import ThreadMemory
 from .nest import Location, ThreadNest
 from .reduce import REGISTERS, Accumulation, accumulate, inside
@@ -69,62 +71,81 @@ class ThreadEvaluator(Evaluator[ThreadNest]):
 
 def lower_stage(state: ThreadState, number_: int) -> tuple[Stmt, ...]:
     """The statements of one stage."""
-    return _StageLowering(state, number_).run()
+    stage = state.group.stages[number_]
+    width = stage.width if stage.vector >= 0 else 1
+    if width < 1 or width & (width - 1):
+        raise LoweringError(f"width {width} is no power of two")
+    if stage.vector >= 0 and stage.vector not in stage.order:
+        raise LoweringError("the vector axis is no loop")
+    unknown = [a for a in stage.order if a not in state.frame.axes]
+    if unknown or not {a for a, _ in stage.lanes} <= set(stage.order):
+        raise LoweringError(f"axes {unknown or stage.lanes} belong to no value of the group")
+    share = part_lanes(state.ctx, stage, state.group.threads) if stage.combine else 1
+    lanes = state.coordinates.share(((PART, share), *stage.lanes) if share > 1 else stage.lanes)
+    state.memory.pattern = pattern(lanes, stage.vector, width)
+    folds = _folds(state.ctx, stage, lanes)
+    if folds and busy(lanes) != state.group.threads:
+        raise LoweringError("threads without work in a stage that folds across threads")
+
+    def pays(axis: int, points: Sequence[int]) -> bool:
+        """Threads branch to the piece that they are in; strips lie within one, and folds are for all threads."""
+        start = state.known.of(state.frame.axes[axis].start)
+        whole = axis != stage.vector or not any(p % width for p in (start, *points))
+        return whole and (not folds or axis not in lanes)
+
+    body: list[Stmt] = []
+    for window in windows(state.ctx, stage, pays):
+        body += _StageLowering(state, number_, width, lanes, folds, window).run()
+    if not body or busy(lanes) == state.group.threads:
+        return tuple(body)
+    return (If(Apply("lt", DType.BOOL, (THREAD, number(busy(lanes)))), tuple(body)),)
+
+
+def _folds(ctx: Context, stage: Stage, lanes: dict[int, Lane]) -> list[int]:
+    """How many loops enclose each fold across threads."""
+    order, found = stage.order, []
+    for v in stage.values:
+        reduced = ctx.value(v).reduce
+        if any(a in lanes for a in reduced):
+            found.append(min((order.index(a) for a in reduced if a in order), default=0))
+    if PART in lanes:
+        found += [max((order.index(a) + 1 for a in ctx.value(v).axes), default=0) for v in stage.combine]
+    return found
 
 
 class _StageLowering:
-    def __init__(self, state: ThreadState, number_: int) -> None:
+    """One stage, or the part of it in one window."""
+
+    def __init__(
+        self,
+        state: ThreadState,
+        number_: int,
+        width: int,
+        lanes: dict[int, Lane],
+        folds: Sequence[int],
+        window: dict[int, Window],
+    ) -> None:
         self.state = state
         self.ctx = state.ctx
         self.stage = stage = state.group.stages[number_]
-        width = stage.width if stage.vector >= 0 else 1
-        if width < 1 or width & (width - 1):
-            raise LoweringError(f"width {width} is no power of two")
-        if stage.vector >= 0 and stage.vector not in stage.order:
-            raise LoweringError("the vector axis is no loop")
-        unknown = [a for a in stage.order if a not in state.frame.axes]
-        if unknown or not {a for a, _ in stage.lanes} <= set(stage.order):
-            raise LoweringError(f"axes {unknown or stage.lanes} belong to no value of the group")
-        lanes = stage.lanes
-        share = part_lanes(self.ctx, stage, state.group.threads) if stage.combine else 1
-        if share > 1:
-            lanes = ((PART, share), *lanes)
-        self.lanes = state.coordinates.share(lanes)
-        state.memory.pattern = pattern(self.lanes, stage.vector, width)
-        self.folds = self._folds(width)
-        if self.folds and busy(self.lanes) != state.group.threads:
-            raise LoweringError("threads without work in a stage that folds across threads")
+        self.lanes = lanes
         self.nest = ThreadNest(
             stage.order,
             state.frame.axes,
             state.frame.names,
             state.frame.ranges,
-            self.lanes,
+            lanes,
             stage.vector,
             width,
             self._stepped(number_, width),
-            frozenset(stage.order[: max(self.folds, default=0)]),
+            frozenset(stage.order[: max(folds, default=0)]),
             dict(stage.unroll),
+            window,
             divisors=state.known,
         )
         state.memory.clamped = frozenset(a for a in self.nest.uniform if self.nest.clamps(a))
         self.ev = ThreadEvaluator(state, self.nest)
-        self.kept = {v for v, stages in state.kept.items() if v in (*stage.values, *stage.combine)}
-
-    def _reductions(self) -> list[int]:
-        return [v for v in self.stage.values if self.ctx.value(v).reduce]
-
-    def _folds(self, width: int) -> list[int]:
-        """How many loops enclose each fold across threads."""
-        order, found = self.stage.order, []
-        for v in self._reductions():
-            value = self.ctx.value(v)
-            if any(a in self.lanes for a in value.reduce):
-                found.append(min((order.index(a) for a in value.reduce if a in order), default=0))
-        if PART in self.lanes:
-            depths = [max((order.index(a) + 1 for a in self.ctx.value(v).axes), default=0) for v in self.stage.combine]
-            found += depths
-        return found
+        self.kept = {v for v in state.kept if v in (*stage.values, *stage.combine)}
 
     def _stepped(self, number_: int, width: int) -> frozenset[int]:
         """Axes along which this stage indexes register arrays: of values kept between stages, of accumulators."""
@@ -132,9 +153,9 @@ class _StageLowering:
         for v, stages in self.state.kept.items():
             if number_ in stages:
                 found |= {a for a in self.ctx.value(v).axes if a in self.stage.order}
-        for v in self._reductions():
+        for v in self.stage.values:
             value = self.ctx.value(v)
-            if not set(value.domain) <= set(self.stage.order):
+            if not value.reduce or not set(value.domain) <= set(self.stage.order):
                 continue
             within = inside(self.stage.order, value.axes, value.reduce)
             total = width if self.stage.vector in value.axes and self.stage.vector not in within else 1
@@ -162,10 +183,7 @@ class _StageLowering:
                 self._load(v)
             else:
                 self._elementwise(v)
-        body = cross(self.nest.assemble(), self.nest.width)
-        if not body or busy(self.lanes) == self.state.group.threads:
-            return body
-        return (If(Apply("lt", DType.BOOL, (THREAD, number(busy(self.lanes)))), body),)
+        return cross(self.nest.assemble(), self.nest.width)
 
     def _load(self, v: int) -> None:
         """Loads an input for its readers."""
