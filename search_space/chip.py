@@ -32,7 +32,8 @@ def chip_problem(
     name = f"v{access.value} in v{access.reader} at {at}"
     home = listing.values.get(access.value)
     if loads_itself(sub, plan, access):
-        return None
+        near = home is not None and (home.group_key == at.group_key or _across_phases(listing, home, at))
+        return None if near else Refusal("load", f"{name}: evaluated by blocks that have not loaded it")
     if place == "cluster":
         return Refusal("cluster", f"{name}: no plan may use the memory of neighbouring blocks yet")
     if home is None:

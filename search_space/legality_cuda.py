@@ -105,6 +105,10 @@ def check_memory(sub: Subgraph, plan: Plan, target: Target, listing: Listing) ->
 
 
 def _resident(sub: Subgraph, kernel: Kernel, number: int, target: Target) -> Iterator[Refusal]:
+    if any(g.tasks_per_block > 1 for p in kernel.phases for g in p.groups):
+        yield Refusal(
+            "resident", f"kernel {number}: blocks that keep their tasks from phase to phase take one at a time"
+        )
     blocks = max(virtual_blocks(sub, *phase.groups) for phase in kernel.phases)
     if blocks > target.processors:
         yield Refusal("resident", f"kernel {number}: {blocks} blocks keep tasks on {target.processors} multiprocessors")

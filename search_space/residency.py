@@ -174,10 +174,10 @@ def loadable(
     by_axes: dict[tuple[int, ...], dict[int, set[int]]] = {}
     for (source, consumer), accesses in reads.items():
         axes = identity_axes(sub, value, consumer) if source == value else None
-        if axes is None:
+        if axes is None or any(group.stage_of(a.root) < 0 for a in accesses):
             continue
-        stages = {group.stage_of(a.root) for a in accesses if reads_plainly(a, axes)} or {-1}
-        if -1 not in stages:
+        stages = {group.stage_of(a.root) for a in accesses if reads_plainly(a, axes)}
+        if stages:
             by_axes.setdefault(axes, {})[consumer] = stages
     if not by_axes:
         return None

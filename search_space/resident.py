@@ -45,8 +45,8 @@ def keep_resident(
 ) -> tuple[Edge, ...] | None:
     """The edges with inputs kept across phases; None when that is impossible or not wanted."""
     sub, target = context.sub, context.target
-    blocks = max(sum(-(-g.tasks(sub) // g.tasks_per_block) for g in phase) for phase in kernel)
-    if blocks > target.processors or any(g.tiles != chain[0].tiles or g.tasks_per_block > 1 for g in chain):
+    blocks = max(sum(g.tasks(sub) for g in phase) for phase in kernel)
+    if blocks > target.processors or any(g.tiles != chain[0].tiles for g in chain):
         return None
     if not any(_readers(sub, chain, reads, v) for v in sub.inputs):
         return None
@@ -62,6 +62,8 @@ def keep_resident(
         if most + size <= target.block_bytes:
             most += size
             kept = (*kept, *load(chain[found.home], value, found.axes, found.stages, found.first))
+    for group in groups_of(kernel) if kept else ():
+        group.tasks_per_block = 1
     return (*edges, *kept) if kept else None
 
 
@@ -86,10 +88,10 @@ def _readers(sub: Subgraph, chain: list[GroupDraft], reads: Sites, value: int) -
     by_axes: set[tuple[int, ...]] = set()
     for (source, consumer), accesses in reads.items():
         axes = identity_axes(sub, value, consumer) if source == value else None
-        if axes is None:
+        if axes is None or any(_place(chain, a.root) is None for a in accesses):
             continue
         places = {_place(chain, a.root) for a in accesses if reads_plainly(a, axes)}
-        if places and None not in places:
+        if places:
             found[consumer] = {p for p in places if p is not None}
             by_axes.add(axes)
     homes = {home for places in found.values() for home, _ in places}

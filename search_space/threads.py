@@ -14,6 +14,7 @@ from .draft import Context, GroupDraft
 from .knobs import Ask, Knob, default
 from .lanes import WARP, best_run, ceil_power, folded_axes, sequence, share, widths
 from .mapping import largest_domain, split_axes
+from .shared_memory import fold_bytes
 
 WARP_ROW = 1024
 """Points of a row up to which a warp takes it; beyond, a block (AStitch splits or takes a block from there on)."""
@@ -42,12 +43,22 @@ def map_kernel(context: Context, groups: list[GroupDraft], ask: Ask, chain: list
     largest = max(groups, key=lambda g: context.extent(largest_domain(context, g)))
     wish = _wanted_threads(context, largest, beside)
     threads = int(ask(Knob(f"threads.{groups[0].label}", THREADS, wish)))
+    while threads > WARP and not all(_folds_fit(context, g, threads) for g in groups):
+        threads //= 2
     for group in groups:
         mapping = _Mapping(context, group, threads, ask, beside)
         if group in chain[1:]:
             mapping.follow(chain[0])
         else:
             mapping.run()
+
+
+def _folds_fit(context: Context, group: GroupDraft, threads: int) -> bool:
+    """True when the scratch of folds leaves half of the block memory to values."""
+    _Mapping(context, group, threads, default, 0).run()
+    group.tasks_per_block = 1
+    stages = ((s, s.members) for s in group.stages)
+    return 2 * fold_bytes(context.sub, threads, stages) <= context.target.block_bytes
 
 
 def share_threads(context: Context, group: GroupDraft) -> None:
