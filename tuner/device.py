@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from ..graphs.errors import StitchtuneError
 from ..kernels.compile import BuildFailure, compile_units, find_compiler
 from ..kernels.team import Eviction, Team, load_runtime, runtime_source
 from ..search_space.target import Target
+
+if TYPE_CHECKING:
+    from ..kernels.cuda.device import Device as OpenDevice
 
 
 class DeviceError(StitchtuneError):
@@ -25,16 +29,35 @@ class Device:
     runtime: Path
     threads: int
     cache_bytes: int
+    opening: ClassVar[float] = 0.0
 
     def open(self) -> Team:
         """A team on this device, for the calling process alone. Close it after use."""
         return Team(load_runtime(self.runtime), self.threads)
 
 
-def prepare_device(target: Target, cache: Path) -> Device:
-    """Compiles what measuring on `target` needs into `cache`. Raises DeviceError, one line, when that fails."""
-    if target.kind != "cpu":
-        raise DeviceError(f"nothing can be measured for target {target.name}: this version runs kernels on cpu only")
+@dataclass(frozen=True)
+class CudaDevice:
+    """A CUDA device of this machine, or an emulated one. Nothing is opened: a process that has it open cannot fork."""
+
+    target: Target
+    opening: ClassVar[float] = 120.0
+    """Seconds that opening may take."""
+
+    def open(self) -> OpenDevice:
+        """The device, for the calling process. Raises NoDevice."""
+        from ..kernels.cuda.opening import open_device
+
+        return open_device(self.target)
+
+
+def prepare_device(target: Target, cache: Path) -> Device | CudaDevice:
+    """Compiles what measuring on `target` needs into `cache`. Raises DeviceError, one line, when that fails.
+
+    Whether a CUDA device is really there shows when the worker opens it.
+    """
+    if target.kind == "cuda":
+        return CudaDevice(target)
     compiler = find_compiler()
     if compiler is None:
         raise DeviceError("no C++ compiler works here: install g++ or clang++ to tune")

@@ -16,16 +16,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..graphs.subgraph import Subgraph
-from ..kernels.build import BuiltPlan
-from .device import Device
-from .examine import Check
+from .bench import Check
+from .device import CudaDevice, Device
 from .protocol import Channel, Job, Outcome, Pace, Reply, Subject
+
+if TYPE_CHECKING:
+    from .protocol import Built
 
 GRACE = 60.0
 """Seconds beyond a job's own watch that the worker may be silent before it is given up."""
@@ -42,7 +44,7 @@ PACE = Pace()
 class Measurer:
     """Owns one worker process. Not for use by several threads at a time; close it, or use it in a `with`."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device | CudaDevice) -> None:
         self._device = device
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -62,7 +64,7 @@ class Measurer:
         if self._channel is not None:
             self._send(subject)
 
-    def measure(self, candidate: BuiltPlan, rivals: Sequence[BuiltPlan] = (), pace: Pace = PACE) -> Reply:
+    def measure(self, candidate: Built, rivals: Sequence[Built] = (), pace: Pace = PACE) -> Reply:
         """Checks one candidate and times it in turns with `rivals`, which were found right before."""
         return self.run(Job((candidate,), tuple(rivals), pace))
 
@@ -77,7 +79,7 @@ class Measurer:
         turns = 2 + len(job.candidates) + len(job.rivals)
         try:
             channel.send(job)
-            reply = channel.receive(GRACE + turns * (job.pace.silence + job.pace.seconds))
+            reply = channel.receive(GRACE + turns * (job.pace.silence + job.pace.seconds + self._device.opening))
         except (EOFError, BrokenPipeError):
             self._stop()
             return _all(job, Outcome("crashed", "the measuring process died"))

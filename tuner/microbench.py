@@ -25,7 +25,7 @@ from ..kernels.launch import Bound, Launcher
 from ..kernels.team import Team
 from ..search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
 from ..search_space.target import DeviceModel, Target
-from .device import Device, DeviceError
+from .device import CudaDevice, Device, DeviceError
 
 OPERATORS = ("maximum", "div", "sqrt", "exp", "log", "tanh", "erf", "sin", "pow")
 """Operators measured one by one; the cost model scales the others from "add" and "exp"."""
@@ -55,11 +55,15 @@ class Bench:
     units: float
 
 
-def measure_device(target: Target, device: Device, cache: Path, jobs: int = 2) -> DeviceModel:
+def measure_device(target: Target, device: Device | CudaDevice, cache: Path, jobs: int = 2) -> DeviceModel:
     """The DeviceModel of `target`, measured on `device` with kernels built into `cache`.
 
-    Raises DeviceError when one of the kernels does not build.
+    Raises DeviceError when one of the kernels does not build, or a CUDA device cannot be used.
     """
+    if isinstance(device, CudaDevice):
+        from .cuda_microbench import measure_cuda
+
+        return measure_cuda(device, cache)
     benches = tuple(benchmarks(target))
     built = build_plans([(b.sub, b.plan) for b in benches], target, precision="strict", cache=cache, jobs=jobs)
     times: dict[str, float] = {}

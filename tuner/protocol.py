@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..kernels.build import BuiltPlan
-    from ..results.records import Status
+    from ..kernels.cuda.built import BuiltCuda
+    from ..results.records import Fact, Status
+
+    Built = BuiltPlan | BuiltCuda
 
 _LENGTH = struct.Struct("<Q")
 
@@ -59,8 +62,8 @@ class Pace:
 class Job:
     """Check `candidates` and time them with `rivals`, which were found right before, in turns."""
 
-    candidates: tuple[BuiltPlan, ...]
-    rivals: tuple[BuiltPlan, ...] = ()
+    candidates: tuple[Built, ...]
+    rivals: tuple[Built, ...] = ()
     pace: Pace = Pace()
 
 
@@ -69,6 +72,7 @@ class Timing:
     """Seconds of one run: median and median absolute deviation, hot and cold.
 
     rounds  the least of each round, in order: whatever else runs on the machine only adds time
+    facts   what was seen of the device meanwhile; "disturbed" says why the times are not to be trusted
     """
 
     seconds: float
@@ -77,6 +81,12 @@ class Timing:
     samples: int
     cold: float | None = None
     cold_spread: float | None = None
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+    @property
+    def disturbed(self) -> bool:
+        """Something else used the device meanwhile, or its clocks moved."""
+        return any(name == "disturbed" for name, _ in self.facts)
 
 
 @dataclass(frozen=True)
@@ -100,9 +110,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class News:
-    """A sign of life: what the candidate is at."""
+    """A sign of life: what happens, to which of the job's candidates (-1: to all)."""
 
     doing: str
+    candidate: int = -1
 
 
 class Channel:

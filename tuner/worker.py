@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from ..kernels.team import load_runtime
-from .device import Device, SharedEviction
-from .examine import Material, examine
+from .device import CudaDevice, Device, SharedEviction
+from .examine import examine
+from .harness import HostBench, Material
 from .memory import Guarded
-from .protocol import Channel, Job, News, Outcome, Reply, Subject
+from .protocol import Channel, Job, Outcome, Reply, Subject
 
 
 def main(read_fd: int, write_fd: int) -> None:
@@ -28,7 +29,10 @@ def main(read_fd: int, write_fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tuner, which then closes the pipe
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     channel = Channel(read_fd, write_fd)
-    device: Device = channel.receive()
+    device: Device | CudaDevice = channel.receive()
+    if isinstance(device, CudaDevice):
+        serve_cuda(device, channel)
+        return
     load_runtime(device.runtime)  # children inherit it
     evict = SharedEviction(device.cache_bytes)
     material: Material | None = None
@@ -42,6 +46,22 @@ def main(read_fd: int, write_fd: int) -> None:
         else:
             assert material is not None
             channel.send(supervise(device, evict, material, message))
+
+
+def serve_cuda(device: CudaDevice, channel: Channel) -> None:
+    """Serves jobs for a CUDA device until the other side closes the pipe."""
+    from .cuda_worker import Supervisor
+
+    supervisor = Supervisor(device)
+    try:
+        while True:
+            message = channel.receive()
+            if isinstance(message, Subject):
+                supervisor.load(message)
+            else:
+                channel.send(supervisor.run(message))
+    except EOFError:
+        supervisor.end()
 
 
 def load(subject: Subject) -> Material:
@@ -91,7 +111,7 @@ def _child(device: Device, evict: SharedEviction, material: Material, job: Job, 
     """The child's whole life; it never returns."""
     try:
         team = device.open()
-        channel.send(examine(material, job, team, evict, lambda doing: channel.send(News(doing))))
+        channel.send(examine(HostBench(material, team, evict), job, channel.send))
     except Exception as error:  # noqa: BLE001  the worker's boundary: whatever a candidate provokes is its outcome
         channel.send(_all(job, Outcome("crashed", f"{type(error).__name__}: {error}")))
     finally:

@@ -21,7 +21,7 @@ from ...search_space.target import Target
 from ..compile import BuildFailure
 from .build import build_cuda
 from .built import BuiltCuda, Launch
-from .device import Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, NoDevice, Span, Trouble
+from .device import Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, NoDevice, Span, Trouble, contiguous
 
 _OPT_IN = 48 << 10
 """Bytes of dynamic shared memory that a kernel may have without asking."""
@@ -31,6 +31,8 @@ _MAX_DYNAMIC_SHARED = 8
 
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
 """cudaMemcpyKind."""
+
+_BYTE = np.dtype(np.uint8)
 
 _NON_BLOCKING = 1
 """cudaStreamNonBlocking."""
@@ -154,6 +156,13 @@ class CupyDevice:
         with self._errors("copying"), self._cupy.cuda.Device(self.index), self._on(stream):
             kind = np.dtype(f"u{to.dtype.itemsize}")  # whatever CuPy knows of the dtype
             self._cupy.copyto(self._array(to, kind), self._array(source, kind))
+
+    def same(self, a: int, b: int, size: int, stream: int) -> bool:
+        if not size:
+            return True
+        with self._errors("running kernels"), self._cupy.cuda.Device(self.index), self._on(stream):
+            first, second = (self._array(contiguous(at, (size,), _BYTE), _BYTE) for at in (a, b))
+            return bool(self._cupy.array_equal(first, second))
 
     def matmul(self, product: MatMul, stream: int) -> None:
         cupy = self._cupy

@@ -138,6 +138,10 @@ class Device(Protocol):
         """Its number in this process."""
 
     @property
+    def bus(self) -> str:
+        """Its address on the PCI bus; "" when it is emulated."""
+
+    @property
     def real(self) -> bool:
         """A GPU that other libraries of this process can use too, not an emulation."""
 
@@ -170,6 +174,9 @@ class Device(Protocol):
 
     def copy_elements(self, to: DeviceArray, source: DeviceArray, stream: int) -> None:
         """Copies within the device, between arrays of one shape and dtype and any strides."""
+
+    def same(self, a: int, b: int, size: int, stream: int) -> bool:
+        """True when `size` bytes at two addresses are equal; waits. Raises LaunchError for a kernel that failed."""
 
     def matmul(self, product: MatMul, stream: int) -> None:
         """Queues a matrix product of the device's library. Raises LaunchError when it cannot."""

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from ...graphs.subgraph import Subgraph
 from ...search_space.plan import Plan
 from ...search_space.target import Target
-from ..compile import BuildFailure
+from ..compile import BuildFailure, find_compiler
 from .built import BuiltCuda, Launch
-from .device import ALIGNMENT, Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, Span, Trouble
+from .device import ALIGNMENT, Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, NoDevice, Span, Trouble
 from .emulator.emulate import build_emulated, launch_kernel
 from .opening import EMULATED
 
@@ -103,8 +103,12 @@ class EmulatedDevice:
 
     real = False
     index = 0
+    bus = ""
 
     def __init__(self, target: Target) -> None:
+        """Raises NoDevice without a C++ compiler, which takes a while to find: better now than at the first launch."""
+        if find_compiler() is None:
+            raise NoDevice("no C++ compiler works here: install g++ or clang++")
         self.target = target
 
     def build(
@@ -138,6 +142,9 @@ class EmulatedDevice:
 
     def copy_elements(self, to: DeviceArray, source: DeviceArray, stream: int) -> None:
         np.copyto(_array(to), _array(source))
+
+    def same(self, a: int, b: int, size: int, stream: int) -> bool:
+        return ctypes.string_at(a, size) == ctypes.string_at(b, size)
 
     def matmul(self, product: MatMul, stream: int) -> None:
         small = product.to.dtype.itemsize < 4 and product.to.dtype.kind not in "iu"

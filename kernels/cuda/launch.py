@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..launch import Executed
 from .arrays import import_arrays
 from .built import BuiltCuda
-from .device import Call, Device, DeviceArray, LaunchError, Memory, Span, align, contiguous
+from .device import Call, Device, DeviceArray, Graph, LaunchError, Memory, Span, align, contiguous
 
 PACK = 16
 """Bytes that aligned kernels take the caller's buffers to be aligned to."""
@@ -103,15 +103,16 @@ class CudaLauncher:
 
 
 class Launches:
-    """A plan's kernels with scratch memory and a barrier word of their own: one run at a time."""
+    """A plan's kernels with scratch memory (given, or their own) and a barrier word of their own: one run at a time."""
 
-    def __init__(self, built: BuiltCuda, device: Device, stream: int) -> None:
+    def __init__(self, built: BuiltCuda, device: Device, stream: int, scratch: Sequence[Span] | None = None) -> None:
         self.built = built
         self.device = device
-        sizes = [align(size) for size in built.scratch_bytes]
+        sizes = [align(size) for size in built.scratch_bytes] if scratch is None else []
         self._memory = device.allocate(sum(sizes) + WORD)
         starts = itertools.accumulate(sizes, initial=self._memory.address)
-        self.scratch = [Span(start, size) for start, size in zip(starts, built.scratch_bytes, strict=False)]
+        own = [Span(start, size) for start, size in zip(starts, built.scratch_bytes, strict=False)]
+        self.scratch = own if scratch is None else list(scratch)
         self._word = self._memory.address + sum(sizes)
         self._kernels = device.load(built)
         self.clear(stream)
@@ -204,13 +205,21 @@ def time_calls(
     flush: Flush | None = None,
     limit_ns: int = 2**62,
 ) -> list[int]:
-    """Nanoseconds, by events, of each of at most `repeats` samples of `batch` runs of `calls`; at least one is taken.
+    """Nanoseconds, by events, of each of at most `repeats` samples of `batch` runs of `calls`; see `time_graph`.
 
-    The runs of a sample are one graph, so that the host's part of launching is not measured. Before each sample the
-    graph runs once untimed (or, with `flush`, the cache is emptied): the device is then busy while the sample is
-    queued. Sampling stops once the samples add up to more than `limit_ns`. Raises LaunchError.
+    The runs of a sample are one graph, so that the host's part of launching is not measured. Raises LaunchError.
     """
-    graph = device.capture(list(calls) * batch)
+    return time_graph(device, device.capture(list(calls) * batch), stream, repeats, flush, limit_ns)
+
+
+def time_graph(
+    device: Device, graph: Graph, stream: int, repeats: int, flush: Flush | None = None, limit_ns: int = 2**62
+) -> list[int]:
+    """Nanoseconds, by events, of each of at most `repeats` runs of a graph; at least one is taken.
+
+    Before each sample the graph runs once untimed (or, with `flush`, the cache is emptied): the device is then busy
+    while the sample is queued. Sampling stops once the samples add up to more than `limit_ns`. Raises LaunchError.
+    """
     first, last = device.event(), device.event()
     samples: list[int] = []
     while len(samples) < repeats and (not samples or sum(samples) <= limit_ns):

@@ -1,0 +1,267 @@
+"""Measurement on CUDA: the worker, its child and every way to misbehave; emulated, and on a device where there is one.
+
+Times mean nothing on the emulator: what is tested there is the protocol.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stitchtune.graphs.tolerance import expect
+from stitchtune.kernels.compile import Artifact, compile_units, find_compiler
+from stitchtune.kernels.cuda import nvrtc
+from stitchtune.kernels.cuda.built import BuiltCuda
+from stitchtune.kernels.cuda.device import Device, LaunchError
+from stitchtune.kernels.cuda.emulated_device import EmulatedDevice
+from stitchtune.kernels.cuda.emulator.entries import unit
+from stitchtune.kernels.cuda.emulator.library import kernel_compiler
+from stitchtune.kernels.cuda.launch import CudaLauncher
+from stitchtune.search_space.devices import device_target
+from stitchtune.search_space.stitch import heuristic, unfused
+from stitchtune.tuner.cuda_bench import DeviceBuffer
+from stitchtune.tuner.cuda_microbench import measure_opened, nearest_model
+from stitchtune.tuner.cuda_watch import Log, Sample, facts_of
+from stitchtune.tuner.cuda_worker import Supervisor, load, undisturbed
+from stitchtune.tuner.device import CudaDevice, prepare_device
+from stitchtune.tuner.measure import Measurer, write_subject
+from stitchtune.tuner.memory import GUARD
+from stitchtune.tuner.protocol import Job, News, Pace, Subject
+from stitchtune.tuner.reference import Reference
+
+from tests.kernels.cuda.on_devices import DEVICES, device_of
+
+from .examples import scaled
+
+N = 1000
+SUB = scaled(N)
+PACE = Pace(silence=2.5, checks=3, check_seconds=0.01, seconds=0.01, rounds=2, cold=1)
+
+GOOD = f"""
+  for (int64_t i = st_block() * 256 + st_thread(); i < {N}; i += st_grid() * 256) {{
+    float x = st_load(x0, i);
+    st_store(y0, i, expf(x) * x);
+  }}"""
+FIRST = "if (st_block() == 0 && st_thread() == 0) "
+BODIES = {
+    "hung": "for (volatile int n = 0;; n = n + 1);",
+    "unwritten": GOOD.replace(f"i < {N}", f"i < {N - 3}"),
+    "changed-input": GOOD + f"{FIRST}const_cast<float*>(x0)[5] += 1;",
+    "wrong": GOOD.replace("* x)", "* x * (i == 7 ? 1.01f : 1.0f))"),
+    "out-of-bounds": GOOD + f"{FIRST}y0[{N} + 7] = 1;",
+}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def device(request: pytest.FixtureRequest) -> Device:
+    return device_of(request.param)
+
+
+@pytest.fixture(scope="module")
+def good(device: Device, cache: Path) -> BuiltCuda:
+    made = built(device, cache, unfused)
+    x = np.zeros(N, np.float32)
+    CudaLauncher(made, device).bind([x], [x]).launch()  # the emulator itself is compiled at its first launch
+    return made
+
+
+def built(device: Device, cache: Path, choose: Any = heuristic) -> BuiltCuda:
+    [made] = device.build([(SUB, choose(SUB, device.target))], precision="strict", cache=cache)
+    assert isinstance(made, BuiltCuda)
+    return made
+
+
+def subject(cache: Path) -> Subject:
+    inputs = [np.linspace(-2, 2, N, dtype=np.float32)]
+    return write_subject(cache / "subject", SUB, inputs, Reference(expect(SUB, inputs)))
+
+
+@pytest.fixture(scope="module")
+def measurer(device: Device, cache: Path) -> Iterator[Measurer]:
+    with Measurer(prepare_device(device.target, cache)) as found:
+        found.load(subject(cache))
+        yield found
+
+
+def planted(body: str, device: Device, cache: Path) -> BuiltCuda:
+    """The heuristic plan with a kernel of this body."""
+    like = built(device, cache)
+    [launch] = like.launches
+    source = f'extern "C" __global__ void {launch.symbol}(const float* x0, float* y0) {{ {body} }}\n'
+    if device.real:
+        [made] = nvrtc.compile_units([source], device.target.arch, cache)
+        assert isinstance(made, nvrtc.Compiled), made
+        return replace(like, image=made.image)
+    compiler = find_compiler()
+    assert compiler is not None
+    [artifact] = compile_units([unit(source, [launch.symbol])], kernel_compiler(compiler), cache)
+    assert isinstance(artifact, Artifact), artifact
+    return replace(like, image=artifact.library)
+
+
+def test_a_good_candidate_is_timed_with_its_rivals(good: BuiltCuda, device: Device, cache: Path, measurer: Any) -> None:
+    reply = measurer.measure(built(device, cache), [good], PACE)
+    [outcome], [rival] = reply.candidates, reply.rivals
+    assert (outcome.status, outcome.message) in {("ok", ""), ("cut-off", "")}
+    assert outcome.timing is not None
+    assert outcome.timing.seconds > 0
+    assert rival is not None
+    if outcome.status == "ok":
+        assert outcome.timing.cold is not None
+        assert len(outcome.timing.rounds) == len(rival.rounds) == PACE.rounds
+
+
+@pytest.mark.parametrize("status", sorted(BODIES))
+def test_a_bad_candidate_gets_its_status(
+    status: str, good: BuiltCuda, device: Device, measurer: Measurer, cache: Path
+) -> None:
+    begin = time.monotonic()
+    [outcome] = measurer.measure(planted(BODIES[status], device, cache), [good], PACE).candidates
+    assert outcome.status == status, outcome
+    assert outcome.message
+    assert outcome.timing is None
+    assert time.monotonic() - begin < 60
+    [after] = measurer.measure(good, pace=PACE).candidates
+    assert after.status == "ok", after
+
+
+def test_one_candidate_that_dies_does_not_take_the_others_along(
+    good: BuiltCuda, device: Device, measurer: Measurer, cache: Path
+) -> None:
+    bad = planted(GOOD + f"{FIRST}*(volatile int*)8 = 1;", device, cache)
+    reply = measurer.run(Job((good, bad, good), (), PACE))
+    assert [outcome.status for outcome in reply.candidates][::2] == ["ok", "ok"]
+    assert reply.candidates[1].status in ("crashed", "out-of-bounds")
+
+
+def test_what_the_emulator_finds_is_the_status(cache: Path) -> None:
+    device = device_of("emulated")
+    good = built(device, cache)
+    cases = {
+        GOOD + f"st_store(y0, (int64_t){N}, 1.0f);": "out-of-bounds",
+        GOOD + "st_store(y0, (int64_t)7, 1.0f);": "nondeterministic",
+        GOOD + f"{FIRST}st_sync_block();": "crashed",
+    }
+    with Measurer(prepare_device(device.target, cache)) as measurer:
+        measurer.load(subject(cache))
+        for body, status in cases.items():
+            [outcome] = measurer.measure(planted(body, device, cache), [good], PACE).candidates
+            assert outcome.status in (status, "hung"), (body, outcome)
+
+
+def test_a_lost_device_is_opened_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = device_of("emulated")
+    good, bad = built(device, cache), built(device, cache, unfused)
+    opened = cache / "opened"
+    launch, open_ = EmulatedDevice.launch, CudaDevice.open
+
+    def lose(self: EmulatedDevice, call: Any, stream: int) -> None:
+        if call.kernel.image == bad.image:
+            raise LaunchError("an illegal memory access was encountered", "out-of-bounds", sticky=True)
+        launch(self, call, stream)
+
+    def count(self: CudaDevice) -> Device:
+        with opened.open("a") as file:
+            file.write("x")
+        return open_(self)
+
+    monkeypatch.setattr(EmulatedDevice, "launch", lose)
+    monkeypatch.setattr(CudaDevice, "open", count)
+    supervisor = Supervisor(CudaDevice(device.target))
+    supervisor.load(subject(cache))
+    assert [o.status for o in supervisor.run(Job((good,), (), PACE)).candidates] == ["ok"]
+    assert [o.status for o in supervisor.run(Job((good,), (), PACE)).candidates] == ["ok"]
+    assert opened.read_text() == "x"
+    reply = supervisor.run(Job((good, bad, good), (), PACE))
+    assert [o.status for o in reply.candidates] == ["ok", "out-of-bounds", "ok"]
+    assert opened.read_text() == "xx"
+    supervisor.end()
+
+
+def test_a_device_that_is_not_there_is_one_line(cache: Path) -> None:
+    target = replace(device_target("cuda:t4"), processors=3)
+    with Measurer(prepare_device(target, cache)) as measurer:
+        measurer.load(subject(cache))
+        [outcome] = measurer.measure(built(device_of("emulated"), cache), pace=PACE).candidates
+    assert outcome.status == "crashed"
+    assert "cuda:t4 cannot run here" in outcome.message
+
+
+class Watched:
+    """A device whose clocks and neighbours are these, one look after the other."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples = list(samples)
+
+    def sample(self) -> Sample:
+        return self.samples.pop(0) if len(self.samples) > 1 else self.samples[0]
+
+
+def test_disturbed_jobs_are_run_again_and_then_flagged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = device_of("emulated")
+    monkeypatch.setattr("stitchtune.tuner.cuda_watch.INTERVAL", 0.0)
+    quiet, busy = Sample(1980, 3201, 0), Sample(1980, 3201, 2)
+    for watch, disturbed in (([quiet], ""), ([busy], "2 other processes"), ([busy, quiet], "")):
+        log = Log(Watched(watch))
+        bench = load(subject(cache), device, log)
+        news: list[News] = []
+        reply = undisturbed(bench, Job((built(device, cache),), (), PACE), log, news.append)
+        assert news
+        [outcome] = reply.candidates
+        assert outcome.timing is not None
+        assert outcome.timing.disturbed == bool(disturbed)
+        facts = dict(outcome.timing.facts)
+        assert facts["sm_clock"] == 1980
+        assert disturbed in str(facts.get("disturbed", ""))
+
+
+def test_what_samples_say() -> None:
+    assert facts_of([]) == facts_of([Sample()]) == ()
+    waking = [Sample(210, 405), Sample(1980, 3201), Sample(1965, 3201)]
+    assert dict(facts_of(waking)) == {"sm_clock": 1972, "memory_clock": 3201}
+    throttled = [*waking, Sample(1410, 3201)]
+    assert dict(facts_of(throttled))["disturbed"] == "sm_clock between 1410 and 1980 MHz"
+
+
+def test_guard_zones_on_the_device(device: Device) -> None:
+    for shift in (0, 16):
+        buffer = DeviceBuffer(device, 100, 0, shift)
+        assert buffer.span.address % 256 == shift
+        buffer.poison(0)
+        assert buffer.damage() is None
+        kept = buffer.keep()
+        assert buffer.same(kept)
+        device.fill(buffer.span.address + 50, 0, 1, 0)
+        assert not buffer.same(kept)
+        assert buffer.host()[49:52].tolist() == [255, 0, 255]
+        device.fill(buffer.span.address + 103, 0, 1, 0)
+        assert buffer.damage() == 103
+    buffer = DeviceBuffer(device, 64, 0)
+    device.fill(buffer.span.address - GUARD, 0, 1, 0)
+    assert buffer.damage() == -GUARD
+
+
+def test_microbenchmarks_run(cache: Path) -> None:
+    target = replace(device_of("emulated").target, processors=2)
+    model = measure_opened(EmulatedDevice(target), cache, largest=1 << 13)
+    assert model.target == target
+    assert model.source.startswith("measured")
+    assert "launch" not in dict(model.sources)
+    for name in ("dram_bandwidth", "cache_bandwidth", "block_bandwidth", "launch", "graph_launch", "dram_stream"):
+        assert 0 < getattr(model, name) < float("inf")
+
+
+def test_constants_of_an_unknown_architecture_are_the_nearest(cache: Path) -> None:
+    target = replace(device_target("cuda:b200"), name="cuda", arch="sm_103")
+    assert nearest_model(target).target == target
+    assert "cuda:b200" in nearest_model(target).source
