@@ -20,14 +20,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..graphs.subgraph import Index
 from ..kernels.cuda.built import Report
 from ..kernels.cuda.occupancy import MOST_REGISTERS, resident_blocks
 from ..search_space.plan import Group, Kernel
 from ..search_space.target import DeviceModel
 from .cuda_instructions import own_axes, registers
 from .cuda_lanes import WARP, WORD
-from .cuda_work import PORT_BYTES, Accesses, Touch, Where, Work, accesses, group_work, kept_in_cache, task_count
+from .cuda_work import PORT_BYTES, Accesses, Where, Work, accesses, group_work, kept_in_cache, task_count
 from .view import View
 
 State = Literal["hot", "cold"]
@@ -118,12 +117,10 @@ def _misses(
     sizes: list[float] = []
     last: dict[int, int] = {}
     for number, phase in enumerate(phases):
-        touched: dict[tuple[int, tuple[Index, ...]], Touch] = {}
-        for group in phase:
-            touched.update(group.distinct)
+        touched = {part: touch for group in phase for part, touch in group.distinct.items()}
         sizes.append(sum(t.phase for t in touched.values()))
         misses = {}
-        for value in {v for v, _ in touched}:
+        for value in {t.value for t in touched.values()}:
             if value in last:
                 before = last[value]
                 distance = sum(sizes[before + 1 : number]) + (sizes[before] + sizes[number]) / 2

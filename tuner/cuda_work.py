@@ -105,6 +105,7 @@ class Touch:
     rounds   how often a thread waits for it
     place    "far" (device memory), "block" (shared memory)
     fresh    written by this plan: read past L1
+    partial  of the partial results of a split reduction, not of the value itself
     requests, cycles   of warps, and of shared memory; ideal: cycles without bank conflicts
     """
 
@@ -120,6 +121,12 @@ class Touch:
     cycles: float
     ideal: float
     fresh: bool
+    partial: bool = False
+
+    @property
+    def part(self) -> tuple[int, tuple[Index, ...], bool]:
+        """Which part of which array it is."""
+        return self.value, self.index, self.partial
 
 
 @dataclass(frozen=True)
@@ -131,9 +138,9 @@ class Accesses:
     touches: list[list[Touch]]
 
     @property
-    def distinct(self) -> dict[tuple[int, tuple[Index, ...]], Touch]:
+    def distinct(self) -> dict[tuple[int, tuple[Index, ...], bool], Touch]:
         """One touch of each part of device memory."""
-        return {(t.value, t.index): t for stage in self.touches for t in stage if t.place == "far"}
+        return {t.part: t for stage in self.touches for t in stage if t.place == "far"}
 
 
 def accesses(view: View, group: Group) -> Accesses:
@@ -284,6 +291,7 @@ def _combined(view: View, shares: Shares, one: Touch, parts: int) -> Touch:
         phase=one.phase * parts,
         rounds=one.rounds * math.ceil(parts / share / UNROLLED),
         requests=one.requests * parts,
+        partial=parts > 1,
     )
 
 
@@ -291,7 +299,7 @@ def _stores(view: View, shares: Shares, root: int) -> Iterator[Touch]:
     """What a stage leaves of a value in memory."""
     index = tuple(AxisVar(a) for a in view.sub.values[root].axes)
     if view.parts.get(root, 1) > 1 and root not in shares.stage.combine:
-        yield _touch(view, shares, root, index, "far", store=True)
+        yield replace(_touch(view, shares, root, index, "far", store=True), partial=True)
         return
     places = {p for (v, _), p in view.places.items() if v == root}
     if "block" in places:
