@@ -14,9 +14,11 @@ from ..graphs.tolerance import expect
 from ..graphs.verify_subgraph import verify_subgraph
 from ..kernels.build import BuiltPlan, build_plans
 from ..kernels.compile import BuildFailure
+from ..kernels.cuda.built import BuiltCuda
 from ..results.database import Database
 from ..results.rows import Stored
 from ..search_space import legality
+from ..search_space.target import Target
 from ..settings import cache_folder
 from ..tuner.device import prepare_device
 from ..tuner.measure import Measurer, write_subject
@@ -42,14 +44,17 @@ def replay(database: Database, stored: Stored, out: Path | None, as_json: bool) 
     else:
         [built] = build_plans([(sub, one.plan)], target, precision=one.key.precision, cache=cache, jobs=1)
         inputs = feeds.for_subgraph(sub)
-        if isinstance(built, BuiltPlan):
-            file = _write(built, inputs, out, stored.id) if out else None
+        if not isinstance(built, BuildFailure):
+            if out and isinstance(built, BuiltPlan):
+                file = _write(built, inputs, out, stored.id)
+            elif out:
+                assert isinstance(built, BuiltCuda)
+                file = _write_cuda(built, target, out, stored.id)
             reference = Reference(expect(sub, inputs, one.key.precision))
             with TemporaryDirectory() as folder, Measurer(prepare_device(target, cache)) as measurer:
                 measurer.load(write_subject(Path(folder), sub, inputs, reference))
                 outcome = measurer.measure(built).candidates[0]
         else:
-            assert isinstance(built, BuildFailure)
             outcome = Outcome("compile-failed", built.message)
     _tell(stored, outcome, file, as_json)
     return 0 if outcome.status == "ok" else 1
@@ -104,6 +109,18 @@ def _write(built: BuiltPlan, inputs: list[Any], folder: Path, ident: int) -> Pat
     file.write_text(
         f"// {command}\n// ./replay_{ident}    reads input0.bin, ... and writes output0.bin, ...\n" + _source(built)
     )
+    return file
+
+
+def _write_cuda(built: BuiltCuda, target: Target, folder: Path, ident: int) -> Path:
+    """One CUDA file with the kernels of the plan and what they are written in."""
+    from ..kernels.cuda.nvrtc import headers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"replay_{ident}.cu"
+    launches = (f"// {x.symbol}: {x.blocks} blocks of {x.threads} threads, {x.shared_bytes} B" for x in built.launches)
+    command = f"// nvcc -arch={target.arch} -std=c++17 -cubin {file.name}"
+    file.write_text("\n".join([command, *launches, headers() + built.source]))
     return file
 
 

@@ -213,14 +213,23 @@ def _print_predicted(result: TuneResult) -> None:
 @click.option("--db", help="Plan database: a path or SQLAlchemy URL.  [default: in the user's data folder]")
 @click.option("--graph", help="Only this graph, by its name.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("out"), show_default=True, metavar="DIR")
-def report(db: str | None, graph: str | None, out: Path, as_json: bool) -> int:
+@click.option(
+    "--device-check",
+    "checks",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Show what benchmarks/device_check.py found.  [default: those that came with this version]",
+)
+def report(db: str | None, graph: str | None, out: Path, checks: Sequence[Path], as_json: bool) -> int:
     """Write tables, plots and one self-contained HTML page from the database."""
+    from ..results import device_check
     from ..results.database import Database
     from ..results.report import write_report
 
     database = Database.open(db)
     options.echo(f"database {database.name}", as_json)
-    made = write_report(database, out, graph)
+    made = write_report(database, out, graph, checks or device_check.kept())
     if as_json:
         options.print_json({"page": str(made.page), "files": [str(f) for f in made.files], "lines": list(made.lines)})
         return 0

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from ..graphs.errors import InputError
 from ..search_space.target import DeviceModel
-from . import frames, plots, searches, units
+from . import device_check, frames, plots, searches, units
 from .database import Database
 from .records import FAULTS, Fact, GraphRecord, Run
 from .rows import Stored
@@ -36,12 +36,15 @@ class Report:
     lines: tuple[str, ...]
 
 
-def write_report(db: Database, out: Path, graph: str | None = None) -> Report:
+def write_report(db: Database, out: Path, graph: str | None = None, checks: Sequence[Path] = ()) -> Report:
     """Write the report on all graphs of a database, or on one, into folder `out` (made when missing).
 
-    An empty database gives a page that says what to do. Raises InputError when the graph is unknown or the folder
-    cannot be written, DatabaseError when the database cannot be used.
+    checks   files of benchmarks/device_check.py, shown in sections of their own
+
+    An empty database gives a page that says what to do. Raises InputError when the graph is unknown, a check
+    is no such file or the folder cannot be written, DatabaseError when the database cannot be used.
     """
+    shown = [device_check.read(path) for path in checks]
     stored = db.measurements()
     records = frames.graphs(db, graph)
     if graph is None:
@@ -52,12 +55,18 @@ def write_report(db: Database, out: Path, graph: str | None = None) -> Report:
         stored = [s for s in stored if s.measurement.key in keys]
     try:
         out.mkdir(parents=True, exist_ok=True)
-        return _write(db, out, stored, records if stored else [])
+        return _write(db, out, stored, records if stored else [], shown)
     except OSError as error:
         raise InputError(f"cannot write the report to {out}: {error.strerror or error}") from error
 
 
-def _write(db: Database, out: Path, stored: Sequence[Stored], records: Sequence[GraphRecord]) -> Report:
+def _write(
+    db: Database,
+    out: Path,
+    stored: Sequence[Stored],
+    records: Sequence[GraphRecord],
+    checks: Sequence[Mapping[str, Any]],
+) -> Report:
     table = frames.measurements(db, stored)
     devices, runs = db.devices(), {run.id: run for run in db.runs()}
     curves, accuracy = searches.curves(table), searches.accuracy(table)
@@ -100,6 +109,7 @@ def _write(db: Database, out: Path, stored: Sequence[Stored], records: Sequence[
             accuracy=searches.accuracy_line(accuracy),
             attempts=_attempts(statuses),
             causes=_records(causes),
+            checks=checks,
             devices=[_device(model) for model in devices],
             facts=[(name, _fact(value)) for name, value in stored[-1].measurement.facts] if stored else [],
             files=[file.name for file in files],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stitchtune.graphs.errors import InputError
-from stitchtune.results import frames, units
+from stitchtune.results import device_check, frames, units
 from stitchtune.results.database import Database
 from stitchtune.results.records import GraphRecord, Measurement, Part, PlanKey, Run
 from stitchtune.results.report import write_report
@@ -194,3 +196,48 @@ def test_plans_are_listed(tuned: Database) -> None:
     assert set(frame["status"]) == {"ok", "predicted"}
     assert list(frame["id"]) == sorted(frame["id"], reverse=True)
     assert frames.listing(Database.open("sqlite://")).empty
+
+
+# --- the device check
+
+
+def device_check_file(path: Path, **changes: Any) -> Path:
+    """A file as benchmarks/device_check.py writes it: one subject against two peers, one case that is wrong."""
+    times = {"stitched": 1e-5, "torch": 4e-5}
+    contestants: dict[str, Any] = {n: {"call": {"median": 2 * t}, "kernel": {"median": t}} for n, t in times.items()}
+    contestants["xla"] = {"failure": "<b>no GPU</b>"}
+    sections: list[dict[str, Any]] = [
+        {"name": "cases", "state": "done", "why": "", "seconds": 3.0, "summary": {"cases": 2, "right": 1}}
+        | {
+            "rows": [
+                {"case": "1 softmax", "ok": True, "message": ""},
+                {"case": "2 mean", "ok": False, "message": "off"},
+            ]
+        },
+        {"name": "suite", "state": "partial", "why": "time ran out", "seconds": 9.0, "summary": {"torch kernel": 4.0}}
+        | {"rows": [{"subject": "Adam", "bytes": 1 << 24, "contestants": contestants}]},
+    ]
+    data = {"stitchtune-device-check": 1, "target": "cuda:h200", "emulated": False, "sections": sections}
+    path.write_text(json.dumps({**data, **changes}))
+    return path
+
+
+def test_a_device_check_has_sections_of_its_own(db: Database, tmp_path: Path) -> None:
+    checks = [device_check_file(tmp_path / "c.json"), device_check_file(tmp_path / "e.json", emulated=True)]
+    page = write_report(db, tmp_path / "out", checks=checks).page.read_text()
+    measured, _, emulated = page.partition("Device check: cuda:h200")[2].partition("Device check: cuda:h200")
+    assert "its times mean nothing" not in measured
+    assert "its times mean nothing" in emulated
+    assert page.index("2 mean") < page.index("1 softmax"), "what is wrong comes first"
+    assert "partial in 9.00 s: time ran out" in page
+    assert "4.00×" in page
+    assert "<b>no GPU</b>" not in page
+
+
+def test_other_files_are_no_device_check(tmp_path: Path) -> None:
+    for text in ("", "[]", "{}", '{"stitchtune-device-check": 2}', "[" * 100_000, "\xff"):
+        (tmp_path / "c.json").write_text(text, "latin-1")
+        with pytest.raises(InputError, match="is no device check"):
+            device_check.read(tmp_path / "c.json")
+    odd = [3, {}, {"name": "suite", "rows": [{"contestants": 4}, 5]}]
+    assert len(device_check.read(device_check_file(tmp_path / "o.json", sections=odd))["sections"]) == 2
