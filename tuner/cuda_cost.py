@@ -26,7 +26,8 @@ from ..search_space.plan import Group, Kernel
 from ..search_space.target import DeviceModel
 from .cuda_instructions import own_axes, registers
 from .cuda_lanes import WARP, WORD
-from .cuda_work import PORT_BYTES, Accesses, Where, Work, accesses, group_work, kept_in_cache, task_count
+from .cuda_touch import Accesses, accesses
+from .cuda_work import PORT_BYTES, Where, Work, group_work, kept_in_cache, task_count
 from .view import View
 
 State = Literal["hot", "cold"]

@@ -7,12 +7,13 @@ behind memory, so nothing here is finer than an instruction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..graphs.dtypes import DType
 from ..graphs.primitives import PRIMITIVES
 from ..graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum
-from ..search_space.access import walk
+from ..search_space.access import Access, walk
 from ..search_space.loading import loaded_axes
 from ..search_space.plan import Group
 from .cuda_lanes import Shares
@@ -47,6 +48,9 @@ COUNTS: dict[str, tuple[float, float]] = {
 ACCESS, LOOP, LOOKUP = 2.0, 3.0, 6.0
 """Instructions of a request with its address, of a loop's step, of an index that is looked up or divided."""
 
+ROUNDING = 2.0
+"""Instructions that round a result to half precision and widen it again."""
+
 COUPLED = 12.0
 """Instructions that a coupled reduction adds to each element (rescaling, Welford's division)."""
 
@@ -77,19 +81,33 @@ def instructions(view: View, shares: Shares) -> Instructions:
         total, special = total + counted[0], special + counted[1]
         if view.plan.reduction(root).coupled >= 0:
             total += COUPLED * _points(shares, frozenset(value.domain))
-        for access in walk(view.sub, root, view.inlined):
+        for access, share in weighed(view, root):
             source = view.sub.values[access.value]
             if source.op == "const" or (access.value, access.index) in done:
                 continue
             done.add((access.value, access.index))
             runs = shares.runs(access.axes & frozenset(stage.order))
             if any(_is_irregular(i) for i in access.index):
-                total += LOOKUP * runs
+                total += LOOKUP * runs * share
+            if source.dtype.is_low_precision:
+                total += _points(shares, access.axes) * share
             if view.inlined(access.value, access.reader) and source.op != "input":
                 counted = _operator(view.sub, shares, access.value, access.axes)
-                total, special = total + counted[0], special + counted[1]
+                total, special = total + counted[0] * share, special + counted[1] * share
     total += LOOP * shares.runs(frozenset(stage.order)) / unrolling(view, shares)
     return Instructions(total, special)
+
+
+def weighed(view: View, root: int) -> Iterator[tuple[Access, float]]:
+    """Every access of a root with the share of points at which it happens: pieces of a concat take a part each."""
+    parts: dict[int, float] = {root: 1.0}
+    for access in walk(view.sub, root, view.inlined):
+        reader = view.sub.values[access.reader]
+        share = parts.get(access.reader, 1.0)
+        if reader.op == "piecewise" and any(r.value == access.value for r in reader.reads):
+            share /= len(reader.reads)
+        parts[access.value] = max(share, parts.get(access.value, 0.0))
+        yield access, share
 
 
 def _points(shares: Shares, axes: frozenset[int]) -> float:
@@ -104,8 +122,9 @@ def _operator(sub: Subgraph, shares: Shares, number: int, axes: frozenset[int]) 
     if value.op == "piecewise":
         count = 3.0 * len(value.reads)
     wide = 2.0 if value.dtype in (DType.F64, DType.I64) else 1.0
+    rounded = ROUNDING if value.dtype.is_low_precision else 0.0
     points = _points(shares, axes)
-    return count * wide * points, special * wide * points
+    return (count * wide + rounded) * points, special * wide * points
 
 
 def _is_irregular(index: Index) -> bool:
