@@ -249,8 +249,8 @@ def _joined(bound: float, path: float) -> float:
 
 def _bound(model: DeviceModel, work: Work, active: int, uneven: float) -> float:
     """Seconds that throughput allows on `active` multiprocessors, the busiest of which has `uneven` times the mean."""
+    wavefronts = 128 * work.wavefronts / (model.block_bandwidth / model.target.processors)
     cycles = max(
-        work.wavefronts,
         work.instructions * WARP / model.issue,
         work.special * WARP / model.special,
         (work.reads + work.writes) / PORT_BYTES,
@@ -258,7 +258,7 @@ def _bound(model: DeviceModel, work: Work, active: int, uneven: float) -> float:
     return max(
         paired(work.far_reads, work.far_writes, model.dram_bandwidth, model.dram_stream),
         paired(work.reads, work.writes, model.cache_bandwidth, model.cache_stream),
-        cycles / active * uneven / model.clock,
+        max(wavefronts, cycles / model.clock) / active * uneven,
     )
 
 

@@ -6,6 +6,7 @@ No constant of the model was fitted on a figure that is expected here.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -301,3 +302,20 @@ def test_a_present_device_takes_the_most_alike_profile() -> None:
     assert "profile cuda:h" in model.source
     fewer = replace(mine, processors=112)
     assert profile_model(fewer).dram_bandwidth == MODELS["cuda:h100-pcie"].dram_bandwidth
+
+
+def test_the_documented_constants_are_those_of_the_profiles() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cost-model.md").read_text()
+    for name, m in MODELS.items():
+        cells = (
+            name.removeprefix("cuda:"),
+            f"{m.dram_bandwidth / 1e12:.2f} / {m.dram_stream / 1e12:.2f}",
+            f"{m.cache_bandwidth / 1e12:.1f} / {m.cache_stream / 1e12:.1f}",
+            f"{m.target.cache_bytes >> 20}",
+            f"{m.latency * 1e9:.0f} / {m.cache_latency * 1e9:.0f}",
+            f"{m.latency_bytes / 1024:.1f}",
+            f"{m.launch * 1e6:.2f} / {m.graph_launch * 1e6:.2f}",
+            f"{m.barrier * 1e6:.2f}",
+            f"{m.turnover * 1e9:.0f}",
+        )
+        assert f"| {' | '.join(cells)} |" in text
