@@ -148,4 +148,4 @@ def _describe(sizes: tuple[tuple[str, int], ...], compiled: pipeline.Compiled) -
         lines.append(
             f"  {number}: {decision.key.digest[:12]} {kernels} kernels, {barriers} barriers; {decision.found.why}"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"  {note}" for note in stats.notes)])

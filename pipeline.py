@@ -33,6 +33,7 @@ from .kernels.cuda.device import LaunchError
 from .kernels.cuda.launch import CudaLauncher
 from .kernels.cuda.nvrtc import FLAGS as NVRTC_FLAGS
 from .kernels.cuda.nvrtc import find_nvrtc
+from .kernels.cuda.opening import EMULATED, open_device
 from .kernels.executor import Executor, compile_graph
 from .kernels.launch import Launcher
 from .kernels.team import build_runtime, shared_team
@@ -137,6 +138,8 @@ def tune(
 
     if not settings.stitched:
         raise InputError(f"{OFF}=off switches stitching off, so there is nothing to tune: unset it")
+    if settings.target.name == EMULATED:
+        raise InputError(f"times on {EMULATED} mean nothing: tune for a profile such as --target cuda:h200 instead")
     how = Options(
         settings.cache,
         search.budget,
@@ -192,7 +195,7 @@ def _digest(sub: Subgraph) -> str:
 
 def compiler_name(target: Target, cache: Path) -> str:
     """What builds the kernels of a target: compiler and libraries by version, flags by digest; "none" without any."""
-    if target.kind == "cuda":
+    if target.kind == "cuda" and target.name != EMULATED:
         nvrtc = find_nvrtc()
         flags = hashlib.sha256(" ".join(NVRTC_FLAGS).encode()).hexdigest()[:12]
         return f"NVRTC {nvrtc.version}; flags {flags}" if nvrtc is not None else "none"
@@ -251,10 +254,8 @@ def try_once(sub: Subgraph, plan: Plan, settings: Settings) -> str:
     inputs = feeds.for_subgraph(sub)
     outputs = [np.empty(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
     if isinstance(built, BuiltCuda):
-        from .kernels.cuda.cupy_device import cupy_device
-
         try:
-            CudaLauncher(built, cupy_device()).bind(inputs, outputs).launch()
+            CudaLauncher(built, open_device(settings.target)).bind(inputs, outputs).launch()
         except LaunchError as error:
             return str(error)
     else:

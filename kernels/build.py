@@ -71,9 +71,9 @@ def build_plans(
     and OSError when the cache cannot be used.
     """
     if target.kind == "cuda":
-        from .cuda.build import build_cuda
+        from .cuda.opening import builder
 
-        return build_cuda(items, target, precision=precision, cache=cache, jobs=jobs, per_unit=per_unit)
+        return builder(target)(items, target, precision=precision, cache=cache, jobs=jobs, per_unit=per_unit)
     return build_cpu(items, target, precision, cache, jobs, compiler, per_unit)
 
 

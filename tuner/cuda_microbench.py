@@ -18,6 +18,7 @@ from ..graphs.subgraph import Subgraph
 from ..kernels.cuda.built import BuiltCuda
 from ..kernels.cuda.device import Device, DeviceArray, contiguous
 from ..kernels.cuda.launch import Bound, CudaLauncher
+from ..kernels.cuda.opening import EMULATED
 from ..search_space.devices import DEVICES
 from ..search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
 from ..search_space.stitch import heuristic
@@ -49,7 +50,9 @@ class Bench:
 
 
 def measure_cuda(device: CudaDevice, cache: Path) -> DeviceModel:
-    """The model of a device. Raises DeviceError, one line, when it cannot be used."""
+    """The model of a device; that of an emulated one is published. Raises DeviceError when it cannot be used."""
+    if device.target.name == EMULATED:
+        return nearest_model(device.target)
     read_fd, write_fd = os.pipe()
     child = os.fork()
     if child == 0:

@@ -53,10 +53,11 @@ REFUSALS = frozenset({"spill", "stack", "occupancy", "shared-memory", "parameter
 
 @dataclass(frozen=True)
 class Timed:
-    """A plan that was right, and its times on the anchor's scale, one per job."""
+    """A plan that was right, and its times on the anchor's scale, one per job; if disturbed they are in doubt."""
 
     candidate: Candidate
     samples: tuple[float, ...]
+    disturbed: bool = False
 
     @property
     def seconds(self) -> float:
@@ -269,11 +270,11 @@ class Task:
             ratio = ratio_of(outcome.timing, against[0])[0]
             seconds = ratio * against[1]
         self._record(candidate, outcome, ratio)
-        self._learn(candidate, seconds, outcome.status)
+        self._learn(candidate, seconds, outcome.status, outcome.timing is not None and outcome.timing.disturbed)
         self.search.tell(candidate, seconds)
         tell("measured", outcome.status, outcome.message)
 
-    def _learn(self, candidate: Candidate, seconds: float | None, status: str) -> None:
+    def _learn(self, candidate: Candidate, seconds: float | None, status: str, disturbed: bool = False) -> None:
         """Keeps the time of a plan; a new best one becomes the incumbent."""
         if seconds is None:
             self._failures[status] += 1
@@ -284,7 +285,7 @@ class Task:
             self._stale += 1
             return
         self._stale = 0 if seconds < 0.99 * self._best else self._stale + 1
-        self._timed[candidate.program] = Timed(candidate, (seconds,))
+        self._timed[candidate.program] = Timed(candidate, (seconds,), disturbed)
         if candidate.kind == "heuristic":
             self._anchor = candidate.program
         self._best = self._ranked()[0].seconds
@@ -293,7 +294,8 @@ class Task:
         return {t.candidate.program for t in self._ranked()[:FINALISTS]} | {*self._baselines.values(), self._anchor}
 
     def _ranked(self) -> list[Timed]:
-        return sorted(self._timed.values(), key=lambda t: t.seconds)
+        """The fastest first; those whose times are not to be trusted behind all others."""
+        return sorted(self._timed.values(), key=lambda t: (t.disturbed, t.seconds))
 
     def _pace(self, pace: Pace) -> Pace:
         """Large data takes longer to compare, and that is not hanging."""
@@ -326,7 +328,7 @@ class Task:
             facts = ((FINISHED, self.stop),) if candidate is winner else ()
             row = self._record(candidate, outcome, None, facts)
             if outcome.status == "ok" and outcome.timing:
-                self._timed[candidate.program] = Timed(candidate, (outcome.timing.seconds,))
+                self._timed[candidate.program] = Timed(candidate, (outcome.timing.seconds,), outcome.timing.disturbed)
             else:
                 self._timed.pop(candidate.program, None)
             if candidate is winner:

@@ -44,6 +44,8 @@ class Workshop:
         timing = outcome.timing
         if outcome.excluded:
             facts = (("excluded", outcome.excluded), *facts)
+        if timing is not None:
+            facts = (*facts, *timing.facts)
         return self.db.record(
             Measurement(
                 key=key,

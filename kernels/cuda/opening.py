@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ...search_space.target import Target
 from .device import Device, NoDevice
+
+if TYPE_CHECKING:
+    from ..compile import BuildFailure
+    from .built import BuiltCuda
 
 EMULATED = "cuda:emulated"
 """Name of a target whose kernels the emulator runs."""
@@ -24,3 +31,14 @@ def open_device(target: Target) -> Device:
         return cupy_device(target)
     except NoDevice as error:
         raise NoDevice(f"{target.name} cannot run here: {error}; use a machine that has it, or --target cpu") from None
+
+
+def builder(target: Target) -> Callable[..., list[BuiltCuda | BuildFailure]]:
+    """What makes kernels for `target`: `build_cuda`, or its twin for the emulator."""
+    if target.name == EMULATED:
+        from .emulator.emulate import build_emulated
+
+        return build_emulated
+    from .build import build_cuda
+
+    return build_cuda

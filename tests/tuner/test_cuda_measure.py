@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from stitchtune.graphs.tolerance import expect
 from stitchtune.kernels.compile import Artifact, compile_units, find_compiler
 from stitchtune.kernels.cuda import nvrtc
@@ -37,6 +38,7 @@ from stitchtune.tuner.reference import Reference
 from tests.kernels.cuda.on_devices import DEVICES, device_of
 
 from .examples import scaled
+from .test_loop import graph
 
 N = 1000
 SUB = scaled(N)
@@ -265,3 +267,30 @@ def test_constants_of_an_unknown_architecture_are_the_nearest(cache: Path) -> No
     target = replace(device_target("cuda:b200"), name="cuda", arch="sm_103")
     assert nearest_model(target).target == target
     assert "cuda:b200" in nearest_model(target).source
+
+
+def test_a_whole_search_on_the_emulated_device(tmp_path: Path, cache: Path) -> None:
+    from stitchtune.graphs.digest import structural_digest
+    from stitchtune.results.database import Database
+    from stitchtune.results.records import PlanKey
+    from stitchtune.tuner.effort import Options
+    from stitchtune.tuner.loop import tune_graph
+
+    target = device_of("emulated").target
+
+    def key_of(sub: Any) -> PlanKey:
+        return PlanKey(structural_digest(sub), sub.extents, sub.slots, target, "compiler", "generator")
+
+    nodes = [helper.make_node("Softmax", ["x"], ["a"]), helper.make_node("MatMul", ["a", "w"], ["y"])]
+    feeds = {"x": np.random.default_rng(0).standard_normal((6, 40), np.float32)}
+    parted = graph(tmp_path, nodes, (6, 40))
+    db = Database.open(tmp_path / "plans.db")
+    result = tune_graph(parted, feeds, db, target, key_of, Options(cache, 60.0, 2, effort="quick"))
+    [part] = result.parts
+    assert part.plan is not None
+    rows = [row.measurement for row in db.measurements()]
+    assert {row.status for row in rows} <= {"ok", "cut-off"}
+    assert {row.kind for row in rows} >= {"unfused", "heuristic"}
+    best = db.best(key_of(parted.components[0].subgraph))
+    assert best is not None
+    assert best.measurement.plan == part.plan
