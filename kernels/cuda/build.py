@@ -20,7 +20,7 @@ from ..compile import BuildFailure
 from ..loops import Apply, LoopKernel, evaluate, expressions, statements, within
 from ..lower import lower
 from .built import BuiltCuda, Launch, Parameter, Report
-from .emit import Unit, emit
+from .emit import Bounds, Unit, emit
 from .nvrtc import Compiled, compile_units
 from .occupancy import resident_blocks
 from .report import parse
@@ -61,9 +61,12 @@ class _Item:
     needs: tuple[Needs, ...]
     tried: tuple[int, ...]
 
-    @property
-    def min_blocks(self) -> tuple[int, ...]:
-        return tuple(need.residency[k] for need, k in zip(self.needs, self.tried, strict=True))
+    def bounds(self, target: Target) -> list[Bounds]:
+        """What each kernel is compiled for now."""
+        return [
+            launch_bounds(kernel, need, need.residency[k], target)
+            for kernel, need, k in zip(self.kernels, self.needs, self.tried, strict=True)
+        ]
 
 
 def build_cuda(
@@ -99,7 +102,7 @@ def build_cuda(
     units = [ready[i : i + per_unit] for i in range(0, len(ready), per_unit)]
     while units:
         again: list[_Item] = []
-        texts = [_emit(unit) for unit in units]
+        texts = [_emit(unit, target) for unit in units]
         made = compile_units([text.source for text in texts], target.arch, cache, jobs)
         for unit, text, compiled in zip(units, texts, made, strict=True):
             for item, settled in zip(unit, _settle_unit(unit, text, compiled, target, aligned), strict=True):
@@ -148,9 +151,16 @@ def library_stack(kernel: LoopKernel) -> int:
     return 40 if any((op, DType.F64) in done for op in ("sin", "cos", "tan")) else 0
 
 
-def _emit(unit: Sequence[_Item]) -> Unit:
+def launch_bounds(kernel: LoopKernel, need: Needs, residency: int, target: Target) -> Bounds:
+    """The bounds of a kernel of which `residency` blocks are to fit a multiprocessor: its grid has a block for every
+    virtual one where those of a kernel with barriers all fit the device."""
+    room = residency * target.processors if len(kernel.phases) > 1 else MOST_BLOCKS
+    return Bounds(residency, once=kernel.team and need.blocks <= room)
+
+
+def _emit(unit: Sequence[_Item], target: Target) -> Unit:
     names = [name for position, item in enumerate(unit) for name in symbols(position, len(item.kernels))]
-    return emit([k for item in unit for k in item.kernels], names, [b for item in unit for b in item.min_blocks])
+    return emit([k for item in unit for k in item.kernels], names, [b for item in unit for b in item.bounds(target)])
 
 
 def _settle_unit(

@@ -51,17 +51,27 @@ class Unit:
     parameters: tuple[tuple[Parameter, ...], ...]
 
 
-def emit(kernels: Sequence[LoopKernel], names: Sequence[str], min_blocks: Sequence[int] | None = None) -> Unit:
-    """The source of one unit: `names[k]` is the symbol of `kernels[k]`.
+@dataclass(frozen=True)
+class Bounds:
+    """What the compiler may take for granted of a kernel's launch.
 
-    min_blocks   blocks that one multiprocessor should hold, which caps the registers; 1 for each unless given
+    min_blocks   blocks that one multiprocessor should hold: caps the registers
+    once         the grid has as many blocks as the largest phase has virtual ones, so that none does a second. A loop
+                 over virtual blocks costs registers even if it runs once: loads and addresses are moved in front of it.
     """
-    least = min_blocks or [1] * len(kernels)
-    made = [_kernel(tidy(k), name, blocks) for k, name, blocks in zip(kernels, names, least, strict=True)]
+
+    min_blocks: int = 1
+    once: bool = False
+
+
+def emit(kernels: Sequence[LoopKernel], names: Sequence[str], bounds: Sequence[Bounds] | None = None) -> Unit:
+    """The source of one unit: `names[k]` is the symbol of `kernels[k]`, which is launched within `bounds[k]`."""
+    limits = bounds or [Bounds()] * len(kernels)
+    made = [_kernel(tidy(k), name, limit) for k, name, limit in zip(kernels, names, limits, strict=True)]
     return Unit("\n".join(text for text, _ in made), tuple(parameters for _, parameters in made))
 
 
-def _kernel(kernel: LoopKernel, name: str, min_blocks: int) -> tuple[str, tuple[Parameter, ...]]:
+def _kernel(kernel: LoopKernel, name: str, bounds: Bounds) -> tuple[str, tuple[Parameter, ...]]:
     arrays = {a.name: a for a in (*kernel.buffers, *kernel.scratch)}
     text = _Text(kernel, arrays)
     body: list[str] = []
@@ -70,10 +80,10 @@ def _kernel(kernel: LoopKernel, name: str, min_blocks: int) -> tuple[str, tuple[
             body += ["", "  st_sync_grid(barrier);", ""]
         if len(kernel.phases) > 1:
             body.append(f"  // phase {number}")
-        body += text.phase(phase.groups)
+        body += text.phase(phase.groups, bounds.once)
     parameters = _parameters(text, arrays, len(kernel.phases) > 1)
     declared = [_declare(p, text) for p in parameters]
-    head = f'extern "C" __global__ void __launch_bounds__({kernel.threads}, {min_blocks})'
+    head = f'extern "C" __global__ void __launch_bounds__({kernel.threads}, {bounds.min_blocks})'
     lines = [head, *_wrap(f"{name}(", declared, ") {")]
     if text.threaded:
         lines.append(f"  const {text.index} {THREAD.name} = st_thread();")
@@ -132,13 +142,16 @@ class _Text:
 
     # --- the range of tasks
 
-    def phase(self, groups: Sequence[GroupProgram]) -> Iterator[str]:
+    def phase(self, groups: Sequence[GroupProgram], once: bool) -> Iterator[str]:
         """The loop over the virtual blocks of a phase: those of the first group, then of the second, ..."""
         blocks = [self._blocks(g) for g in groups]
         ends = [" + ".join(blocks[: k + 1]) for k in range(len(groups))]
         if all(b.isdigit() for b in blocks):
             ends = [str(sum(int(b) for b in blocks[: k + 1])) for k in range(len(groups))]
-        yield f"  for ({self.index} block = st_block(); block < {ends[-1]}; block += st_grid()) {{"
+        if once and ends[-1].isdigit():
+            yield f"  if (const {self.index} block = st_block(); block < {ends[-1]}) {{"
+        else:
+            yield f"  for ({self.index} block = st_block(); block < {ends[-1]}; block += st_grid()) {{"
         if len(groups) == 1:
             yield from self._group(groups[0], "", 2)
         else:

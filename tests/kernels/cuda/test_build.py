@@ -11,8 +11,9 @@ from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.kernels.build import build_plans
 from stitchtune.kernels.compile import BuildFailure
 from stitchtune.kernels.cuda import build
-from stitchtune.kernels.cuda.build import Needs, build_cuda, choose_launch, kernel_needs, library_stack
+from stitchtune.kernels.cuda.build import Needs, build_cuda, choose_launch, kernel_needs, launch_bounds, library_stack
 from stitchtune.kernels.cuda.built import BuiltCuda, Parameter, Report
+from stitchtune.kernels.cuda.emit import Bounds
 from stitchtune.kernels.cuda.nvrtc import Compiled, find_nvrtc
 from stitchtune.kernels.loops import Apply, Load, LoopKernel, Store
 from stitchtune.search_space.devices import device_target
@@ -85,6 +86,15 @@ def test_grids() -> None:
     launch = choose_launch("k", empty, _needs(empty), POINTERS, report, A100)
     assert not isinstance(launch, BuildFailure)
     assert launch.blocks == 1
+
+
+def test_only_grids_that_hold_every_virtual_block_spare_the_loop() -> None:
+    wide = kernel((scale(1 << 20),), buffers=BUFFERS)
+    assert launch_bounds(wide, _needs(wide), 8, A100) == Bounds(8, once=True)
+    assert not launch_bounds(replace(wide, team=False), _needs(wide), 8, A100).once
+    fits, crowd = row_sums(rows=8 * 108), row_sums(rows=8 * 108 + 1)
+    assert launch_bounds(fits, _needs(fits), 8, A100).once
+    assert not launch_bounds(crowd, _needs(crowd), 8, A100).once
 
 
 def test_what_registers_and_parameters_refuse() -> None:

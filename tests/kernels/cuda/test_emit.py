@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from stitchtune.graphs.dtypes import DType
 from stitchtune.kernels.cuda.built import Parameter
-from stitchtune.kernels.cuda.emit import emit
+from stitchtune.kernels.cuda.emit import Bounds, emit
 from stitchtune.kernels.cuda.nvrtc import Compiled, compile_unit, find_nvrtc
 from stitchtune.kernels.cuda.report import parse
 from stitchtune.kernels.cuda.tables import Text, literal, spell
@@ -125,7 +125,7 @@ def test_packs_are_split_into_16_bytes_or_what_alignment_allows() -> None:
 
 
 def test_what_a_launch_writes_and_reads_is_loaded_past_the_first_level_cache() -> None:
-    unit = emit([row_sums()], ["k"], [4])
+    unit = emit([row_sums()], ["k"], [Bounds(4)])
     assert (
         "void __launch_bounds__(128, 4)\nk(const float* __restrict__ x0, float* __restrict__ y0, float* g0,"
         in unit.source
@@ -155,6 +155,12 @@ def test_virtual_blocks_of_groups_lie_one_after_the_other() -> None:
     assert "if (block < 60) {\n      const int task = block;" in source
     assert "const int end = st_min<int>((block - 60) * 4 + 4, 30);" in source
     assert "for (int task = (block - 60) * 4; task < end; ++task) {" in source
+
+
+def test_a_grid_of_all_virtual_blocks_needs_no_loop() -> None:
+    source = emit([row_sums(rows=60)], ["k"], [Bounds(4, once=True)]).source
+    assert source.count("if (const int block = st_block(); block < 60) {") == 2
+    assert "st_grid()" not in source
 
 
 def test_sizes_known_at_launch_are_arguments() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stitchtune.kernels.compile import BuildFailure
 from stitchtune.kernels.cuda import nvrtc
-from stitchtune.kernels.cuda.emit import emit
+from stitchtune.kernels.cuda.emit import Bounds, emit
 from stitchtune.kernels.cuda.nvrtc import Compiled, compile_unit, compile_units, find_nvrtc
 from stitchtune.kernels.cuda.report import parse
 
@@ -28,7 +28,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
 @installed
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100"])
 def test_a_kernel_with_a_grid_barrier_compiles(arch: str, tmp_path: Path) -> None:
-    made = compile_unit(emit([row_sums()], ["st_k0"], [8]).source, arch, tmp_path / "cache")
+    made = compile_unit(emit([row_sums()], ["st_k0"], [Bounds(8)]).source, arch, tmp_path / "cache")
     assert isinstance(made, Compiled), made
     assert made.image.read_bytes()[:4] == b"\x7fELF"
     [report] = parse(made.log).values()
