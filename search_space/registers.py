@@ -6,8 +6,16 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from .target import Target
+
 MAX_HELD = 64
 """Most elements of one value that a thread may hold."""
+
+WORKING_REGISTERS = 32
+"""Registers that a thread needs beside what it keeps and what is on its way there."""
+
+KEPT_ELEMENTS = 48
+"""Most elements that a thread keeps by default: beyond, too few threads are resident."""
 
 
 class Sharing(Protocol):
@@ -51,3 +59,8 @@ def held(stage: Sharing, axes: tuple[int, ...], trip: Callable[[int], int]) -> i
     for axis, (count, _, width) in coordinates(stage, axes).items():
         total *= width * max(1, -(-trip(axis) // (count * width)))
     return total
+
+
+def allowance(target: Target, threads: int) -> int:
+    """Elements of four bytes that each thread of a block may keep by default."""
+    return max(0, min(KEPT_ELEMENTS, (target.registers // threads - WORKING_REGISTERS) // 2))

@@ -15,14 +15,8 @@ from .draft import Context, GroupDraft, StageDraft
 from .knobs import Ask, Knob
 from .loading import identity_axes
 from .plan import Edge
-from .registers import MAX_HELD, held, same_threads
+from .registers import MAX_HELD, allowance, held, same_threads
 from .shared_memory import group_bytes
-
-WORKING_REGISTERS = 32
-"""Registers that a thread needs beside what it keeps."""
-
-KEPT_ELEMENTS = 48
-"""Most elements that a thread keeps by default: beyond, too few threads are resident."""
 
 Sites = dict[tuple[int, int], list[Access]]
 """Accesses by the value read and the reader that evaluates them; the site's root says where."""
@@ -39,11 +33,6 @@ def sites(sub: Subgraph, roots: Iterable[int], edges: Iterable[Edge]) -> Sites:
     return found
 
 
-def allowance(context: Context, group: GroupDraft) -> int:
-    """Elements of four bytes that each thread may keep."""
-    return max(0, min(KEPT_ELEMENTS, context.target.registers // group.threads - WORKING_REGISTERS))
-
-
 class Keeper:
     """Decides places of one group after its threads are mapped."""
 
@@ -53,7 +42,7 @@ class Keeper:
         self.group = group
         self.reads = reads
         self.ask = ask
-        self.left = allowance(context, group)
+        self.left = allowance(context.target, group.threads)
 
     def registers(self, edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
         """Turns block edges into register edges where the same threads read what they made and have room."""

@@ -69,7 +69,7 @@ def finish(context: Context, kernels: Kernels, edges: tuple[Edge, ...], ask: Ask
             continue
         for keeper in keepers:
             edges = keeper.inputs(edges)
-    edges = tuple(Edge(e.value, e.consumer, "shuffle") if _shuffled(context, kernels, e) else e for e in edges)
+    edges = tuple(Edge(e.value, e.consumer, "shuffle") if _shuffled(context, kernels, reads, e) else e for e in edges)
     return Plan(
         kernels=tuple(_kernel(context, k) for k in kernels),
         edges=tuple(sorted(edges, key=lambda e: (e.value, e.consumer))),
@@ -113,13 +113,13 @@ def _fit(
         )
 
 
-def _shuffled(context: Context, kernels: Kernels, edge: Edge) -> bool:
-    """True for a reduction whose readers in its own stage get it from a fold across threads."""
+def _shuffled(context: Context, kernels: Kernels, reads: Sites, edge: Edge) -> bool:
+    """True for a reduction that some reader in its own stage gets from a fold across threads."""
     reduced = context.sub.values[edge.value].reduce
-    if edge.place != "register" or not reduced:
-        return False
     stage = next((s for g in _all(kernels) for s in g.stages if edge.value in s.members), None)
-    return stage is not None and any(n > 1 for a, n in stage.lanes if a in reduced)
+    if edge.place != "register" or stage is None or not any(n > 1 for a, n in stage.lanes if a in reduced):
+        return False
+    return any(access.root in stage.members for access in reads[edge.value, edge.consumer])
 
 
 def _kernel(context: Context, kernel: list[list[GroupDraft]]) -> Kernel:

@@ -14,6 +14,7 @@ from .draft import Context, GroupDraft
 from .knobs import Ask, Knob, default
 from .lanes import WARP, best_run, ceil_power, folded_axes, sequence, share, widths
 from .mapping import largest_domain, split_axes
+from .registers import allowance
 from .shared_memory import fold_bytes
 
 WARP_ROW = 1024
@@ -25,6 +26,9 @@ THREAD_ROW_BYTES = 32
 THREADS = (64, 128, 256, 512, 1024)
 BUSY_THREADS = 1024
 """Threads that should be at work on a multiprocessor, so that enough accesses are in flight."""
+
+MANY_WAVES = 4
+"""Waves of blocks from which blocks take several tasks: a last wave that is not full costs little then either way."""
 
 BESIDE = 4
 """Blocks of the grid that resident groups leave to those beside them."""
@@ -67,19 +71,32 @@ def share_threads(context: Context, group: GroupDraft) -> None:
 
 
 def _wanted_threads(context: Context, group: GroupDraft, beside: int) -> int:
-    """The fewest threads, from 256 on, that keep the multiprocessors busy, as far as tasks have work for them."""
+    """The fewest threads, from 256 on, that keep the multiprocessors busy, as far as more bring more to work."""
     work = context.extent(largest_domain(context, group))
-    best = 256
+    best, busy = 256, 0
     for threads in (256, 512, 1024):
         _Mapping(context, group, threads, default, beside).run()
         tasks = group.tasks(context.sub)
-        if threads > 256 and work // max(1, tasks) < 4 * threads:
+        blocks = min(tasks / context.target.processors, _resident_blocks(context, group))
+        active = int(blocks * threads)
+        if threads > 256 and (2 * active < 3 * busy or work // max(1, tasks) < 4 * threads):
             break
-        best = threads
-        if -(-tasks // context.target.processors) * threads >= BUSY_THREADS:
+        best, busy = threads, active
+        if busy >= BUSY_THREADS:
             break
     group.tasks_per_block = 1
     return best
+
+
+def _resident_blocks(context: Context, group: GroupDraft) -> int:
+    """Blocks of a multiprocessor as far as shared memory allows, should it hold what several stages read."""
+    target = context.target
+    points = math.prod(group.trip(context.sub, a) for a in largest_domain(context, group))
+    size = 4 * points
+    in_registers = points // group.threads <= allowance(target, group.threads)
+    if len(group.stages) < 2 or in_registers or size > target.block_bytes:
+        return target.resident_blocks
+    return max(1, target.shared_bytes // size)
 
 
 def _serial(context: Context, group: GroupDraft) -> tuple[int, ...]:
@@ -110,7 +127,7 @@ class _Mapping:
         tasks = self.group.tasks(self.sub)
         wave = self.context.target.processors * max(1, self.context.target.resident_threads // self.group.threads)
         even = min(1 << 16, -(-tasks // wave))
-        if even > 1:
+        if even >= MANY_WAVES:
             self.group.tasks_per_block = int(self.ask(Knob(f"tasks.{self.group.label}.{even}", (1, even), even)))
 
     def follow(self, first: GroupDraft) -> None:
@@ -209,7 +226,7 @@ class _Mapping:
         # Positions that a broadcast operand serves, and more accesses in flight, where many tasks remain.
         for axis in outer:
             while self._tasks() >= 16 * self.processors and self.group.tiles[axis] < min(4, self._extent(axis)):
-                self.group.tiles[axis] *= 2
+                self.group.tiles[axis] = min(2 * self.group.tiles[axis], self._extent(axis))
 
     def _parts(self) -> None:
         """Tiles of split axes: whole rows where rows are the tasks, else as many parts as fill the device."""
