@@ -1,13 +1,21 @@
-"""The devices of this machine as targets: the CPU, and the first CUDA device where one can be used."""
+"""The devices of this machine as targets: the CPU, and the first CUDA device where one can be used.
+
+`cuda:emulated` is a CUDA device everywhere: the emulator runs the same kernels, watches every access, and is slow.
+"""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 from .graphs.errors import InputError
 from .kernels.cuda import driver
+from .kernels.cuda.opening import EMULATED
 from .search_space.target import Target
+
+LIKE = "cuda:h200"
+"""The profile whose limits the emulated device has."""
 
 FORTY_GB = 50 << 30
 """Memory that tells an A100 of 40 GB from one of 80 GB."""
@@ -29,6 +37,8 @@ def resolve_target(name: str | None) -> Target:
         if here is None:
             raise InputError(f"{absence()}; --target cuda:NAME plans for one that is elsewhere ({_names()})")
         return here
+    if name == EMULATED:
+        return emulated(devices.DEVICES[LIKE])
     if name.startswith("cuda:"):
         target, note = devices.resolve(name)
         if note:
@@ -37,9 +47,14 @@ def resolve_target(name: str | None) -> Target:
     raise InputError(f"target {name!r} is not known; the targets are cpu, cuda, and the profiles {_names()}")
 
 
+def emulated(like: Target) -> Target:
+    """A device with the limits of `like` that the emulator is."""
+    return replace(like, name=EMULATED)
+
+
 def present(target: Target) -> bool:
     """True when kernels for `target` can run here."""
-    return target.kind == "cpu" or target == cuda_device()
+    return target.kind == "cpu" or target.name == EMULATED or target == cuda_device()
 
 
 def require(target: Target) -> None:
@@ -48,7 +63,7 @@ def require(target: Target) -> None:
         return
     here = cuda_device()
     cause = f"the device here is {here.name} ({here.arch})" if here is not None else absence()
-    raise InputError(f"nothing can run for {target.name}: {cause}; inspect, source and tune work without the device")
+    raise InputError(f"nothing can run for {target.name}: {cause}; inspect, source and tune work without it")
 
 
 def cuda_device() -> Target | None:

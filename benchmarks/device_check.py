@@ -123,11 +123,11 @@ def _session(given: argparse.Namespace, cache: Path) -> Session:
         return Session(target, EmulatedDevice(target), cache, emulated=True)
     if given.build is not None:
         return Session(resolve_target(given.target or "cuda:h200"), None, cache)
-    from stitchtune.kernels.cuda.cupy_device import cupy_device
+    from stitchtune.kernels.cuda.opening import open_device
 
     target = resolve_target(given.target) if given.target else cuda_device() or resolve_target("cuda")
     require(target)
-    return Session(target, cupy_device(), cache, carried=given.carried)
+    return Session(target, open_device(target), cache, carried=given.carried)
 
 
 def _again(given: argparse.Namespace) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from ..devices import present, resolve_target
+from ..kernels.cuda.opening import EMULATED
 from ..settings import LARGEST_SEED, OFF, Settings, cache_folder, stitched
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,7 +37,7 @@ def chosen(function: F) -> F:
     """--target and --db."""
     function = click.option(
         "--target",
-        help="Device: cpu, cuda, or a profile such as cuda:h200.  [default: the CUDA device if usable, else cpu]",
+        help="cpu, cuda, a profile such as cuda:h200, cuda:emulated.  [default: the CUDA device if usable, else cpu]",
     )(function)
     return click.option("--db", help="Plan database: a path or SQLAlchemy URL.  [default: in the user's data folder]")(
         function
@@ -95,7 +96,7 @@ def announce(chosen: Settings, as_json: bool) -> None:
     target = chosen.target
     database = Database.open(chosen.database).name
     of = "cores" if target.kind == "cpu" else "multiprocessors"
-    away = "" if present(target) else "; no such device here"
+    away = "; times mean nothing" if target.name == EMULATED else "" if present(target) else "; no such device here"
     line = f"target {target.name} ({target.processors} {of}, {target.arch}{away}), database {database}"
     echo(line + ("" if chosen.stitched else f", {OFF}=off: nothing is stitched"), as_json)
 

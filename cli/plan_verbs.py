@@ -174,14 +174,15 @@ def pin(ident: int, off: bool, db: str | None, as_json: bool) -> int:
 @plans.command()
 @click.argument("ident", metavar="ID", type=click.IntRange(0, (1 << 63) - 1))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for a standalone source file with a driver.")
+@click.option("--emulate", is_flag=True, help="Check a CUDA plan without the device, every access watched; slow.")
 @db
 @common
-def replay(ident: int, out: Path | None, db: str | None, as_json: bool) -> int:
+def replay(ident: int, out: Path | None, emulate: bool, db: str | None, as_json: bool) -> int:
     """Rebuild, check and time one stored candidate, failed ones too."""
     from . import replaying
 
     database = _database(db)
-    return replaying.replay(database, _stored(database, ident), out, as_json)
+    return replaying.replay(database, _stored(database, ident), out, as_json, emulate=emulate)
 
 
 def _stored(database: Any, ident: int) -> Stored:

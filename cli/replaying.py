@@ -6,58 +6,108 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from numpy.typing import NDArray
+
 from .. import feeds
-from ..devices import resolve_target
+from ..devices import emulated, present, resolve_target
 from ..graphs.errors import InputError, VerifyError
 from ..graphs.subgraph import Subgraph
-from ..graphs.tolerance import expect
+from ..graphs.tolerance import check_outputs, expect
 from ..graphs.verify_subgraph import verify_subgraph
 from ..kernels.build import BuiltPlan, build_plans
 from ..kernels.compile import BuildFailure
 from ..kernels.cuda.built import BuiltCuda
 from ..results.database import Database
+from ..results.records import Measurement
 from ..results.rows import Stored
 from ..search_space import legality
+from ..search_space.plan import Plan
 from ..search_space.target import Target
 from ..settings import cache_folder
 from ..tuner.device import prepare_device
 from ..tuner.measure import Measurer, write_subject
 from ..tuner.protocol import Outcome
 from ..tuner.reference import Reference
-from . import options
+from ..tuner.task import unbuilt
+from . import driver_source, options
 
 
-def replay(database: Database, stored: Stored, out: Path | None, as_json: bool) -> int:
+def replay(database: Database, stored: Stored, out: Path | None, as_json: bool, *, emulate: bool = False) -> int:
     """Prints what becomes of the candidate today; with `out` its source is written there. Exit code 1 when it fails.
 
-    Raises InputError when the row holds no plan, or the database not the subgraph.
+    `emulate` checks a CUDA plan on the emulator, with nothing timed. Raises InputError when the row holds no plan, the
+    database not the subgraph, or the device is not here and nobody asked to emulate it.
     """
     one = stored.measurement
     sub = _structure(database, stored)
     if one.plan is None:
         raise InputError(f"measurement {stored.id} has no plan: {one.message or one.status}")
-    target, cache = resolve_target(one.key.target.kind), cache_folder()
+    target = _target(stored, emulate)
+    inputs = feeds.for_subgraph(sub)
     reasons = legality.check(sub, one.plan, target)
     file = None
     if reasons:
         outcome = Outcome("illegal", str(reasons[0]))
+    elif emulate:
+        outcome = _emulated(sub, one.plan, target, one)
+        file = _write_for(sub, one, one.key.target, inputs, out, stored.id)
     else:
-        [built] = build_plans([(sub, one.plan)], target, precision=one.key.precision, cache=cache, jobs=1)
-        inputs = feeds.for_subgraph(sub)
-        if not isinstance(built, BuildFailure):
-            if out and isinstance(built, BuiltPlan):
-                file = _write(built, inputs, out, stored.id)
-            elif out:
-                assert isinstance(built, BuiltCuda)
-                file = _write_cuda(built, target, out, stored.id)
+        [built] = build_plans([(sub, one.plan)], target, precision=one.key.precision, cache=cache_folder(), jobs=1)
+        if isinstance(built, BuildFailure):
+            outcome = unbuilt(built)
+        else:
+            file = driver_source.write(built, inputs, out, stored.id) if out else None
             reference = Reference(expect(sub, inputs, one.key.precision))
-            with TemporaryDirectory() as folder, Measurer(prepare_device(target, cache)) as measurer:
+            with TemporaryDirectory() as folder, Measurer(prepare_device(target, cache_folder())) as measurer:
                 measurer.load(write_subject(Path(folder), sub, inputs, reference))
                 outcome = measurer.measure(built).candidates[0]
-        else:
-            outcome = Outcome("compile-failed", built.message)
     _tell(stored, outcome, file, as_json)
-    return 0 if outcome.status == "ok" else 1
+    return 0 if outcome.status in ("ok", "predicted") else 1
+
+
+def _target(stored: Stored, emulate: bool) -> Target:
+    """What the candidate is built for. Raises InputError, one line, when that cannot run here."""
+    wanted = stored.measurement.key.target
+    if wanted.kind == "cpu":
+        if emulate:
+            raise InputError(f"measurement {stored.id} is for {wanted.name}: only plans for CUDA are emulated")
+        return resolve_target("cpu")
+    if emulate:
+        return emulated(wanted)
+    if not present(wanted):
+        raise InputError(
+            f"measurement {stored.id} is for {wanted.name}, which is not here: --emulate checks its result without it"
+        )
+    return wanted
+
+
+def _emulated(sub: Subgraph, plan: Plan, target: Target, one: Measurement) -> Outcome:
+    """The outcome of one run on the emulator, every access watched; "predicted" when all is right, since no time is."""
+    import numpy as np
+
+    from ..kernels.cuda.emulator import emulate
+
+    [built] = emulate.build_emulated([(sub, plan)], target, precision=one.key.precision, cache=cache_folder())
+    if isinstance(built, BuildFailure):
+        return unbuilt(built)
+    inputs = feeds.for_subgraph(sub)
+    outputs = [np.empty(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
+    found = emulate.run(built, inputs, outputs)
+    if found.findings:
+        first = found.findings[0]
+        return Outcome("trapped", f"{first.kind} in {first.kernel}: {first.where}")
+    message = check_outputs(sub, inputs, outputs, one.key.precision).message
+    return Outcome("wrong", message) if message else Outcome("predicted", "the emulator finds its result right")
+
+
+def _write_for(
+    sub: Subgraph, one: Measurement, target: Target, inputs: list[NDArray[Any]], out: Path | None, ident: int
+) -> Path | None:
+    """The source as the device would compile it, where that can be said here."""
+    if out is None or one.plan is None:
+        return None
+    [built] = build_plans([(sub, one.plan)], target, precision=one.key.precision, cache=cache_folder(), jobs=1)
+    return driver_source.write(built, inputs, out, ident) if isinstance(built, BuiltPlan | BuiltCuda) else None
 
 
 def _structure(database: Database, stored: Stored) -> Subgraph:
@@ -74,6 +124,7 @@ def _structure(database: Database, stored: Stored) -> Subgraph:
 
 def _tell(stored: Stored, outcome: Outcome, file: Path | None, as_json: bool) -> None:
     seconds = outcome.timing.seconds if outcome.timing else None
+    then = stored.measurement
     if as_json:
         options.print_json(
             {
@@ -81,99 +132,15 @@ def _tell(stored: Stored, outcome: Outcome, file: Path | None, as_json: bool) ->
                 "status": outcome.status,
                 "message": outcome.message,
                 "seconds": seconds,
-                "stored_status": stored.measurement.status,
-                "stored_seconds": stored.measurement.seconds,
+                "stored_status": then.status,
+                "stored_seconds": then.seconds,
+                "stored_predicted": then.predicted,
                 "source": str(file) if file else None,
             }
         )
         return
-    then = stored.measurement
-    options.echo(f"stored: {then.status}, {options.duration(then.seconds)}")
+    before = then.predicted if then.status == "predicted" else then.seconds
+    options.echo(f"stored: {then.status}, {options.duration(before)}")
     options.echo(f"now:    {outcome.status}, {options.duration(seconds)} {outcome.message}".rstrip())
     if file is not None:
         options.echo(f"source with a driver: {file} (its first lines say how to build it)")
-
-
-def _write(built: BuiltPlan, inputs: list[Any], folder: Path, ident: int) -> Path:
-    """One C++ file that runs the plan on one thread, and the inputs beside it as raw bytes."""
-    from ..kernels.compile import find_compiler
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, array in enumerate(inputs):
-        (folder / f"input{number}.bin").write_bytes(array.tobytes())
-    compiler = find_compiler()
-    assert compiler is not None, "it built the plan"
-    flags = [f for f in compiler.flags if f not in ("-shared", "-fPIC")]
-    file = folder / f"replay_{ident}.cpp"
-    command = " ".join([compiler.path, *flags, file.name, "-o", f"replay_{ident}", *compiler.libraries])
-    file.write_text(
-        f"// {command}\n// ./replay_{ident}    reads input0.bin, ... and writes output0.bin, ...\n" + _source(built)
-    )
-    return file
-
-
-def _write_cuda(built: BuiltCuda, target: Target, folder: Path, ident: int) -> Path:
-    """One CUDA file with the kernels of the plan and what they are written in."""
-    from ..kernels.cuda.nvrtc import headers
-
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"replay_{ident}.cu"
-    launches = (f"// {x.symbol}: {x.blocks} blocks of {x.threads} threads, {x.shared_bytes} B" for x in built.launches)
-    command = f"// nvcc -arch={target.arch} -std=c++17 -cubin {file.name}"
-    file.write_text("\n".join([command, *launches, headers() + built.source]))
-    return file
-
-
-def _source(built: BuiltPlan) -> str:
-    sub = built.sub
-    read, write = [sub.bytes(v) for v in sub.inputs], [sub.bytes(v) for v in sub.outputs]
-    calls = "\n".join(
-        f"    {symbol}(buffers.data(), args, static_cast<char *>(memory({block})), 0, 1, &team);"
-        for symbol, block in zip(built.symbols, built.block_bytes, strict=True)
-    )
-    return _DRIVER.format(
-        unit=built.source,
-        args=", ".join(map(str, built.arguments or (0,))),
-        inputs=", ".join(map(str, read)),
-        outputs=", ".join(map(str, write)),
-        scratch=", ".join(map(str, built.scratch_bytes)),
-        calls=calls,
-    )
-
-
-_DRIVER = """{unit}
-// --- the driver
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
-static void *memory(size_t bytes) {{ return aligned_alloc(64, (bytes + 64) / 64 * 64); }}
-
-int main() {{
-  const int64_t args[] = {{{args}}};
-  const std::vector<size_t> inputs{{{inputs}}}, outputs{{{outputs}}}, scratch{{{scratch}}};
-  std::vector<void *> buffers;
-  for (size_t i = 0; i < inputs.size(); ++i) {{
-    buffers.push_back(memory(inputs[i]));
-    FILE *file = fopen(("input" + std::to_string(i) + ".bin").c_str(), "rb");
-    if (!file || fread(buffers.back(), 1, inputs[i], file) != inputs[i]) return perror("input"), 1;
-    fclose(file);
-  }}
-  for (size_t bytes : outputs) buffers.push_back(memory(bytes));
-  for (size_t bytes : scratch) buffers.push_back(memory(bytes));
-  st_team team{{[](st_team *, int32_t) {{}}}};
-  for (int run = 0; run < 5; ++run) {{
-    auto started = std::chrono::steady_clock::now();
-{calls}
-    std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - started;
-    printf("%.1f us on one thread\\n", taken.count());
-  }}
-  for (size_t i = 0; i < outputs.size(); ++i) {{
-    FILE *file = fopen(("output" + std::to_string(i) + ".bin").c_str(), "wb");
-    fwrite(buffers[inputs.size() + i], 1, outputs[i], file);
-    fclose(file);
-  }}
-}}
-"""

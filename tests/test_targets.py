@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from stitchtune.devices import resolve_target, target_of
 from stitchtune.graphs.errors import InputError
 from stitchtune.kernels.cuda import driver
 from stitchtune.kernels.cuda.driver import DriverDevice
+from stitchtune.kernels.cuda.nvrtc import find_nvrtc
 from stitchtune.search_space.devices import DEVICES
 
 from tests.command_line import ROOT, CommandLine, block
@@ -164,3 +166,38 @@ def test_nothing_of_cuda_is_imported_for_the_cpu(verb: list[str], graph: Path, t
     loaded = set(done.stderr.rpartition("modules ")[2].split())
     assert "numpy" in loaded
     assert not loaded & set(WATCHED)
+
+
+# --- the emulated device, and plans for one that is elsewhere
+
+
+def test_a_graph_runs_on_the_emulated_device(tune_py: CommandLine, graph: Path) -> None:
+    done = tune_py("run", graph, "--target", "cuda:emulated", "--check")
+    assert done.code == 0, done.err
+    assert "times mean nothing" in done.out.splitlines()[0]
+    refused = tune_py("tune", graph, "--target", "cuda:emulated")
+    assert refused.code == 2
+    assert "mean nothing" in refused.err.splitlines()[-1]
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="NVRTC is not installed (extra cuda13)")
+def test_a_predicted_plan_is_replayed_on_the_emulator(tune_py: CommandLine, graph: Path) -> None:
+    done = tune_py("tune", graph, "--target", "cuda:h200", "--budget", 15, "--trials", 3, "--db", "plans.db")
+    assert done.code == 0, done.err
+    ident = tune_py("plans", "list", "--db", "plans.db", "--json").document["plans"][-1]["id"]
+    refused = tune_py("plans", "replay", ident, "--db", "plans.db")
+    assert refused.code == 2
+    assert "cuda:h200, which is not here: --emulate" in refused.err.splitlines()[-1]
+    found = tune_py("plans", "replay", ident, "--db", "plans.db", "--emulate", "--out", "replayed", "--json")
+    assert found.code == 0, found.err
+    assert found.document["message"] == "the emulator finds its result right"
+    assert found.document["seconds"] is None
+    source = tune_py.home / found.document["source"]
+    assert source.read_text().startswith("// nvcc ")
+    nvcc = shutil.which("nvcc")
+    if nvcc is not None:
+        command = [nvcc, "-std=c++17", "--ftz=false", "-arch=sm_90", source.name, "-o", "driver"]
+        subprocess.run(command, check=True, cwd=source.parent, capture_output=True)
+    used = tune_py("run", graph, "--target", "cuda:emulated", "--db", "plans.db", "--check")
+    assert used.code == 0, used.err
+    assert "other target (predicted)" in used.out
