@@ -21,11 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..kernels.cuda.built import Report
-from ..kernels.cuda.occupancy import MOST_REGISTERS, resident_blocks
-from ..search_space.plan import Group, Kernel
 from ..search_space.target import DeviceModel
-from .cuda_instructions import own_axes, registers
-from .cuda_lanes import WARP, WORD
+from .cuda_fit import Fit, fit_kernel
+from .cuda_lanes import WARP
 from .cuda_touch import Accesses, accesses
 from .cuda_work import PORT_BYTES, Where, Work, group_work, kept_in_cache, task_count
 from .view import View
@@ -94,7 +92,7 @@ def predict_cuda(
     barriers = 0.0
     for number, (kernel, phases) in enumerate(zip(seen.plan.kernels, groups, strict=True)):
         report = reports[number] if number < len(reports) else None
-        fit = _fit(seen, kernel, phases, report)
+        fit = fit_kernel(seen, kernel, phases, report)
         slots = fit.resident * model.target.processors if kernel.team else 1
         times = [
             _phase(seen, phase, Where(model, fit.resident, slots, fit.l1, next(misses), evicted), fit)
@@ -132,62 +130,7 @@ def _misses(
         yield misses
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """How a kernel's blocks fit a multiprocessor.
-
-    resident         blocks at a time
-    l1               bytes of L1 that their shared memory leaves
-    stored, loaded   bytes that a thread spills to local memory and takes back in a task
-    """
-
-    resident: int
-    l1: float
-    stored: float
-    loaded: float
-
-
-def _fit(seen: View, kernel: Kernel, phases: Sequence[Sequence[Accesses]], report: Report | None) -> _Fit:
-    target = seen.model.target
-    threads = max(g.threads for p in kernel.phases for g in p.groups)
-    shared = _shared_bytes(seen, kernel)
-    if report is not None:
-        needed, stored, loaded = report.registers, report.spill_store_bytes, report.spill_load_bytes
-    else:
-        wanted = math.ceil(max(registers(seen, s) for phase in phases for group in phase for s in group.shares))
-        needed = next(n for n in range(min(wanted, MOST_REGISTERS), 0, -1) if resident_blocks(target, threads, n, 0))
-        stored = WORD * (wanted - needed)
-        loaded = 2 * stored
-    resident = max(1, resident_blocks(target, threads, needed, int(shared)))
-    return _Fit(resident, max(0.0, target.l1_bytes - resident * shared), stored, loaded)
-
-
-def _shared_bytes(seen: View, kernel: Kernel) -> float:
-    """Shared memory of a block, before it is compiled: values kept there, and the scratch of folds.
-
-    Inputs that a later phase reads too are kept throughout; other slots are used again.
-    """
-    blocked = {e.value for e in seen.plan.edges if e.place == "block"}
-    kept, most = {}, 0.0
-    for phase in kernel.phases:
-        for group in phase.groups:
-            values = {v for s in group.stages for v in (*s.values, *s.combine)} & blocked
-            sizes = {v: _tile_bytes(seen, group, v) for v in values}
-            kept.update({v: size for v, size in sizes.items() if seen.sub.values[v].is_input})
-            folded = any(seen.sub.values[v].reduce for s in group.stages for v in s.values)
-            width = max((s.width for s in group.stages), default=1)
-            scratch = group.threads / 32 * width * 8 if folded else 0.0
-            most = max(most, sum(size for v, size in sizes.items() if v not in kept) + scratch)
-    return min(sum(kept.values()) + most, seen.model.target.block_bytes)
-
-
-def _tile_bytes(seen: View, group: Group, value: int) -> float:
-    tiles = dict(group.parallel)
-    positions = (min(seen.sub.extents[a], tiles.get(a, seen.sub.extents[a])) for a in own_axes(seen, value))
-    return max(4, seen.sub.values[value].dtype.size) * math.prod(positions)
-
-
-def _phase(seen: View, phase: Sequence[Accesses], where: Where, fit: _Fit) -> PhaseTime:
+def _phase(seen: View, phase: Sequence[Accesses], where: Where, fit: Fit) -> PhaseTime:
     model, slots = seen.model, where.slots
     tasks = [task_count(found.group, seen.sub.extents) for found in phase]
     counts = [-(-n // found.group.tasks_per_block) for n, found in zip(tasks, phase, strict=True)]
@@ -221,7 +164,7 @@ def _phase(seen: View, phase: Sequence[Accesses], where: Where, fit: _Fit) -> Ph
     )
 
 
-def _spills(found: Accesses, where: Where, fit: _Fit) -> Work:
+def _spills(found: Accesses, where: Where, fit: Fit) -> Work:
     """What local memory moves in a task: every spilled word out to L2 and back.
 
     It goes on to DRAM, and comes back from there, when what all blocks in flight move in the meantime displaces it.

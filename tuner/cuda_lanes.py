@@ -8,7 +8,7 @@ bytes, more where different words of one bank are wanted (CUDA C++ programming g
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,6 +91,16 @@ class Shares:
     @property
     def warps(self) -> float:
         return max(1.0, self.sharing / WARP)
+
+    def folded(self, axes: Iterable[int]) -> tuple[int, int]:
+        """Threads that a fold over `axes` merges within a warp, and warps that it then merges."""
+        within = beyond = stride = 1
+        for axis, count in reversed(self.stage.lanes):
+            if axis in axes:
+                near = min(count, max(1, WARP // stride))
+                within, beyond = within * near, beyond * (count // near)
+            stride *= count
+        return within, beyond
 
     def warps_along(self, axes: frozenset[int]) -> float:
         """Warps that are at different positions along `axes`."""

@@ -168,25 +168,13 @@ def _first(touch: Touch, tasks: int, where: Where, lost: float) -> float:
 def _folds(view: View, shares: Shares) -> tuple[float, float]:
     """Steps of folds across threads that follow one another, and block synchronisations."""
     steps = synced = 0.0
-    lanes = shares.lanes
     for root in shares.stage.values:
         value = view.sub.values[root]
-        across = math.prod(lanes.get(a, 1) for a in value.reduce)
-        if across <= 1:
+        within, beyond = shares.folded(value.reduce)
+        if within * beyond <= 1:
             continue
-        own = shares.runs(frozenset(value.axes) & frozenset(shares.stage.order)) if value.axes else 1.0
-        steps += max(1.0, own) * math.log2(across)
-        inner = _span(shares, frozenset(value.reduce))
-        synced += max(1.0, own) * (2.0 if inner > WARP else 0.0)
+        folds = max(1.0, shares.runs(frozenset(value.axes) & frozenset(shares.stage.order)))
+        steps += folds * math.log2(within * beyond)
+        synced += folds * (2.0 if beyond > 1 else 0.0)
     stored = [v for v in shares.stage.values if v in view.kept and view.sub.values[v].op != "input"]
     return steps, synced + (1.0 if stored else 0.0)
-
-
-def _span(shares: Shares, axes: frozenset[int]) -> int:
-    """Neighbouring threads that a fold over `axes` reaches across."""
-    span = reach = 1
-    for axis, count in reversed(shares.stage.lanes):
-        span *= count
-        if axis in axes:
-            reach = span
-    return reach
