@@ -149,12 +149,13 @@ def accumulators(ctx: Context) -> dict[int, Algebra]:
     """The accumulator of every reduction, by how many elements each of its lanes sees in the plan."""
     terms: dict[int, int] = {}
     for group, stage in ctx.stages():
-        tiles = dict(group.parallel)
+        tiles, lanes = dict(group.parallel), dict(stage.lanes)
         for v in stage.values:
             axes = ctx.value(v).reduce
-            count = math.prod(tiles.get(a, ctx.sub.extents[a]) for a in axes)
+            count = math.prod(-(-tiles.get(a, ctx.sub.extents[a]) // lanes.get(a, 1)) for a in axes)
             if stage.vector in axes:
-                count //= max(1, stage.width * ctx.plan.reduction(v).accumulators)
+                own = 1 if lanes else ctx.plan.reduction(v).accumulators  # on CUDA they are steps taken at once
+                count //= max(1, stage.width * own)
             terms[v] = max(terms.get(v, 0), count)
     reductions = [v for v in ctx.sub.computed if ctx.value(v).reduce]
     return {v: algebra(ctx.sub, ctx.value(v), ctx.plan.dynamic, terms.get(v, 0)) for v in reductions}

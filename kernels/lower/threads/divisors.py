@@ -43,6 +43,8 @@ class Divisors:
                 return self.of(a) * self.of(b)
             case Apply("minus", _, (a, Apply(op, _, (b, Literal(size))))) if op in _REST and a == b:
                 return max(math.gcd(self.of(a), int(size)), int(size))
+            case Apply("hidden", _, (inner,)):
+                return self.of(inner)
             case Apply("plus" | "minus" | "min" | "max", _, (a, b)) | Apply("select", _, (_, a, b)):
                 return math.gcd(self.of(a), self.of(b))
             case _:
@@ -71,9 +73,14 @@ def coefficient(expr: Expr, variable: Local, lets: Mapping[str, Expr]) -> int | 
 
 def depends(expr: Expr, variable: Local, lets: Mapping[str, Expr]) -> bool:
     """Whether `expr` mentions `variable`, through lets too."""
-    for local in locals_of(expr):
-        if local.name == variable.name or (local.name in lets and depends(lets[local.name], variable, lets)):
-            return True
+    pending, seen = [expr], set[str]()
+    while pending:
+        for local in locals_of(pending.pop()):
+            if local.name == variable.name:
+                return True
+            if local.name in lets and local.name not in seen:
+                seen.add(local.name)
+                pending.append(lets[local.name])
     return False
 
 

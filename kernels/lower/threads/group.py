@@ -39,7 +39,7 @@ def lower_group(ctx: Context, group: Group, again: bool, aligned: bool, pinned: 
         ctx.finished |= {*stage.values, *stage.combine}
     arrays, block_bytes = memory.place(pinned.bytes)
     arrays = (*(a for a in pinned.arrays.values() if a.name in memory.layouts), *arrays)
-    accesses = [memory.accesses[k] if k < len(memory.accesses) else [] for k in range(len(stages))]
+    accesses = [memory.accesses.get(k, []) for k in range(len(stages))]
     body = synchronise(stages, accesses, arrays, again)
     whole = (*frame.body, *coordinates.lets, *resident.declared, *body)
     packed = pack(whole, {**ctx.arrays, **{a.name: a for a in arrays}}, frame.names, aligned)

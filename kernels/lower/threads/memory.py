@@ -29,7 +29,7 @@ class ThreadMemory(Memory):
     last: int = 0
     pattern: Pattern = field(default_factory=Pattern)
     clamped: frozenset[int] = frozenset()
-    accesses: list[list[Access]] = field(default_factory=list)
+    accesses: dict[int, list[Access]] = field(default_factory=dict)
     pinned: dict[int, Array] = field(default_factory=dict)
     folds: dict[tuple[DType, int, int], str] = field(default_factory=dict)
 
@@ -46,6 +46,8 @@ class ThreadMemory(Memory):
     def load(self, value: int, positions: Sequence[Expr], nest: Scope) -> tuple[str, Expr]:
         if value in self.pinned:
             name = self._pin(value)
+            if any(a.write and a.array == name for a in self.accesses.get(self.stage, ())):
+                raise LoweringError(f"value {value} is read from block memory before it is there")
             offset = self._offset(name, value, positions, nest)
         else:
             name, offset = super().load(value, positions, nest)
@@ -66,10 +68,9 @@ class ThreadMemory(Memory):
         return frozenset(own) - self.clamped
 
     def record(self, access: Access) -> None:
-        while len(self.accesses) <= self.stage:
-            self.accesses.append([])
-        if access not in self.accesses[self.stage]:
-            self.accesses[self.stage].append(access)
+        here = self.accesses.setdefault(self.stage, [])
+        if access not in here:
+            here.append(access)
 
     def own(self, dtype: DType, elements: int) -> str:
         """An array for this stage alone, any part of which any thread may touch."""

@@ -20,7 +20,7 @@ from ..integers import Range, add, mul, number, range_of
 from ..names import Names
 from ..nest import Axis
 from ..windows import Window
-from .divisors import Divisors
+from .divisors import Divisors, at_zero, coefficient
 from .elements import Elements, instance
 from .lanes import Lane
 
@@ -71,6 +71,8 @@ class ThreadNest:
         self.after: list[list[tuple[bool, Item]]] = [[] for _ in range(len(self.order) + 1)]
         self.where: dict[str, Location] = {}
         self.known: dict[Expr, Local] = {}
+        self.inside: dict[str, Expr] = {}
+        """Integers that differ between the elements of a strip, by name."""
         self.local: dict[int, Expr] = {}
         self.position: dict[int, Expr] = {}
         self.step: dict[int, Expr] = {}
@@ -103,6 +105,8 @@ class ThreadNest:
                 self.local[axis] = self.spot
                 self.where[self.spot.name] = self.where[self.element.name] = where._replace(element=True)
                 self.ranges[self.element] = (0, self.width - 1)
+                self.divisors.loops[strip.name] = self.width
+                self.divisors.lets[self.spot.name] = self.inside[self.spot.name] = add(strip, self.element)
                 if reach is not None:
                     self.ranges[self.spot] = (0, max(0, reach[1] - 1))
             if axis in self.uniform:
@@ -133,7 +137,7 @@ class ThreadNest:
         )
         nested.element, nested.spot, nested.valid = self.element, self.spot, self.valid
         nested.local, nested.position, nested.step = dict(self.local), dict(self.position), dict(self.step)
-        nested.strip, nested.live = dict(self.strip), dict(self.live)
+        nested.strip, nested.live, nested.inside = dict(self.strip), dict(self.live), dict(self.inside)
         nested.where = {n: Location(0, False, at.element) for n, at in self.where.items()}
         if self.vector in order:
             nested.element = self.names.fresh("e")
@@ -228,12 +232,28 @@ class ThreadNest:
         if isinstance(expr, Literal | Local | Argument):
             return expr
         if expr not in self.known:
-            local = self.name(expr, self.locate(expr))
+            made = self._of_strip(expr)
+            local = self.name(made, self.locate(made))
+            if made.dtype is DType.I64:
+                self.divisors.learn((Let(local, made),))
+                if self.where[local.name].element:
+                    self.inside[local.name] = made
             reach = range_of(expr, self.ranges) if expr.dtype is DType.I64 else None
             if reach is not None:
                 self.ranges[local] = reach
             self.known[expr] = local
         return self.known[expr]
+
+    def _of_strip(self, expr: Expr) -> Expr:
+        """A test of a position that has one outcome for a whole strip, in terms of the strip alone."""
+        match expr:
+            case Apply("lt" | "ge" as op, kind, (index, limit)) if index.dtype is DType.I64 and self.width > 1:
+                of, lets = self.divisors, self.inside
+                if of.of(limit) % self.width or coefficient(index, self.element, lets) != 1:
+                    return expr
+                first = at_zero(index, self.element, lets)
+                return expr if of.of(first) % self.width else Apply(op, kind, (first, limit))
+        return expr
 
     def name(self, expr: Expr, where: Location, mutable: bool = False) -> Local:
         """A new name for `expr` at `where`."""

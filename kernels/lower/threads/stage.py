@@ -139,13 +139,23 @@ class _StageLowering:
             width,
             self._stepped(number_, width),
             frozenset(stage.order[: max(folds, default=0)]),
-            dict(stage.unroll),
+            self._unroll(),
             window,
             divisors=state.known,
         )
         state.memory.clamped = frozenset(a for a in self.nest.uniform if self.nest.clamps(a))
         self.ev = ThreadEvaluator(state, self.nest)
         self.kept = {v for v in state.kept if v in (*stage.values, *stage.combine)}
+
+    def _unroll(self) -> dict[int, int]:
+        """Steps of each loop that are taken at once. Several accumulators for each element of a strip are such steps
+        too: what they hide on the CPU, other warps hide here."""
+        factors = dict(self.stage.unroll)
+        for v in self.stage.values:
+            count = self.ctx.plan.reduction(v).accumulators
+            if self.stage.vector in self.ctx.value(v).reduce and count > 1:
+                factors.setdefault(self.stage.vector, count)
+        return factors
 
     def _stepped(self, number_: int, width: int) -> frozenset[int]:
         """Axes along which this stage indexes register arrays: of values kept between stages, of accumulators."""
