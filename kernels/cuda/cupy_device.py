@@ -91,8 +91,9 @@ class CupyDevice:
         self.index = index
         self._runtime = cupy.cuda.runtime
         self._driver = cupy.cuda.driver
-        self._failures = (self._driver.CUDADriverError, self._runtime.CUDARuntimeError)
+        self._failures: tuple[type[Exception], ...] = (self._driver.CUDADriverError, self._runtime.CUDARuntimeError)
         self._lock = threading.Lock()
+        self._entered = threading.local()
         self._modules: dict[Path, int] = {}
         self._functions: dict[tuple[Path, str], int] = {}
         with cupy.cuda.Device(index):
@@ -113,6 +114,16 @@ class CupyDevice:
         return build_cuda(
             items, self.target, precision=precision, cache=cache, jobs=jobs, per_unit=per_unit, aligned=aligned
         )
+
+    @functools.cached_property
+    def multiplies(self) -> bool:
+        """cuBLAS is installed, which CuPy's wheels do not bring."""
+        try:
+            from cupy.cuda import cublas
+        except ImportError:
+            return False
+        self._failures = (*self._failures, cublas.CUBLASError)
+        return True
 
     # --- memory
 
@@ -222,6 +233,9 @@ class CupyDevice:
         return CupyCall(kernel, ctypes.addressof(pointers), (values, pointers))
 
     def launch(self, call: CupyCall, stream: int) -> None:
+        if not hasattr(self._entered, "done"):  # the driver, unlike the runtime, does not enter the device by itself
+            self._runtime.free(0)
+            self._entered.done = True
         launch = call.kernel.launch
         where = (call.kernel.handle, launch.blocks, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream)
         with self._errors(f"launching {launch.symbol}"):
@@ -291,6 +305,8 @@ class CupyDevice:
         """The context in which CuPy allocates for `stream`."""
         if stream == self.current_stream():
             return self._cupy.cuda.get_current_stream()
+        if stream == 0:
+            return self._cupy.cuda.Stream.null
         if hasattr(self._cupy.cuda.Stream, "from_external"):
             return self._cupy.cuda.Stream.from_external(_Foreign(stream))
         return self._cupy.cuda.ExternalStream(stream, self.index)

@@ -145,6 +145,10 @@ class Device(Protocol):
     def real(self) -> bool:
         """A GPU that other libraries of this process can use too, not an emulation."""
 
+    @property
+    def multiplies(self) -> bool:
+        """`matmul` works: the library it needs is installed."""
+
     def build(
         self,
         items: Sequence[tuple[Subgraph, Plan]],

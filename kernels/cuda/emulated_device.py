@@ -102,6 +102,7 @@ class EmulatedDevice:
     """A device with the limits of `target`. Work is done when the call that queues it returns."""
 
     real = False
+    multiplies = True
     index = 0
     bus = ""
 

@@ -7,6 +7,7 @@ arrays of NumPy, outputs are arrays of NumPy too, and a call waits for them.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,11 +97,10 @@ class CudaExecutor:
         """Sizes, and counts over all runs so far (those under way in other threads partly)."""
         steps = self._program.steps
         kernels = [step for step in steps if isinstance(step, KernelStep)]
-        copied = sum(isinstance(step, HostStep) and step.component < 0 for step in steps)
-        notes = (
-            (f"{copied} library ops run on the host, with copies to it and back (onnxruntime-gpu runs them there)",)
-            if copied
-            else ()
+        copied = Counter(step.op.mend for step in steps if isinstance(step, HostStep) and step.op.mend)
+        notes = tuple(
+            f"{count} library ops run on the host, with copies there and back: {package} runs them on the device"
+            for package, count in copied.items()
         )
         return Stats(
             runs=sum(slot.runs for slot in self._slots),

@@ -38,11 +38,15 @@ class DeviceOp:
 
 @dataclass(frozen=True)
 class HostOp:
-    """A library op that works on arrays of the host. `run` takes those of `inputs` and returns those of `outputs`."""
+    """A library op that works on arrays of the host. `run` takes those of `inputs` and returns those of `outputs`.
+
+    mend   the package with which it would run on the device, or ""
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     run: Callable[[Sequence[Array]], Sequence[Array]]
+    mend: str = ""
 
 
 def library_op(node: Node, graph: Graph, device: Device) -> DeviceOp | HostOp:
@@ -58,7 +62,7 @@ def library_op(node: Node, graph: Graph, device: Device) -> DeviceOp | HostOp:
 
         return HostOp(inputs, outputs, run_anew)
     product = _product(node, graph, device)
-    if product is not None:
+    if product is not None and device.multiplies:
         return DeviceOp(inputs, outputs, product)
     names = {tensor: name for tensor, name in zip(node.inputs, op.inputs, strict=True) if tensor}
     results = {tensor: name for tensor, name in zip(node.outputs, op.outputs, strict=True) if tensor}
@@ -80,7 +84,7 @@ def library_op(node: Node, graph: Graph, device: Device) -> DeviceOp | HostOp:
     def run_here(arrays: Sequence[Array]) -> Sequence[Array]:
         return on_host.run({names[tensor]: array for tensor, array in zip(inputs, arrays, strict=True)})
 
-    return HostOp(inputs, outputs, run_here)
+    return HostOp(inputs, outputs, run_here, "nvidia-cublas" if product is not None else "onnxruntime-gpu")
 
 
 def _bound(kind: TensorType, span: Span) -> tuple[DType, tuple[int, ...], int]:

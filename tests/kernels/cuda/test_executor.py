@@ -297,6 +297,19 @@ def test_library_ops_of_all_kinds(tmp_path: Path, device: Device, cache: Path) -
     if not device.real:
         [note] = run.stats().notes
         assert note.startswith("1 library ops run on the host")
+        assert "onnxruntime-gpu" in note
+
+
+def test_products_without_their_library_run_on_the_host(tmp_path: Path, cache: Path) -> None:
+    class Plain(Spy):
+        multiplies = False
+
+    model, feeds = block()
+    run = compiled(read(model, tmp_path), Plain(device_of("emulated")), cache)
+    agree(run(feeds), reference(model, feeds))
+    [note] = run.stats().notes
+    assert note.startswith("4 library ops run on the host")
+    assert "nvidia-cublas" in note
 
 
 def test_a_component_that_does_not_compile_is_interpreted(tmp_path: Path, cache: Path) -> None:
