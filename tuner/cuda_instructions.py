@@ -8,12 +8,12 @@ behind memory, so nothing here is finer than an instruction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..graphs.dtypes import DType
 from ..graphs.primitives import PRIMITIVES
 from ..graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum
-from ..search_space.access import Access, walk
+from ..search_space.access import Access
 from ..search_space.loading import loaded_axes
 from ..search_space.plan import Group
 from .cuda_lanes import Shares
@@ -96,14 +96,14 @@ def instructions(view: View, shares: Shares) -> Instructions:
             if view.inlined(access.value, access.reader) and source.op != "input":
                 counted = _operator(view.sub, shares, access.value, access.axes)
                 total, special = total + counted[0] * share, special + counted[1] * share
-    total += LOOP * shares.runs(frozenset(stage.order)) / unrolling(view, shares)
+    total += LOOP * shares.runs(frozenset(stage.order)) / shares.overlap
     return Instructions(total, special)
 
 
 def weighed(view: View, root: int) -> Iterator[tuple[Access, float]]:
     """Every access of a root with the share of points at which it happens: pieces of a concat take a part each."""
     parts: dict[int, float] = {root: 1.0}
-    for access in walk(view.sub, root, view.inlined):
+    for access in view.walk(root):
         reader = view.sub.values[access.reader]
         share = parts.get(access.reader, 1.0)
         if reader.op == "piecewise" and any(r.value == access.value for r in reader.reads):
@@ -146,12 +146,12 @@ def own_axes(view: View, value: int) -> tuple[int, ...]:
 
 
 def shares_of(view: View, group: Group) -> list[Shares]:
-    """The stages of a group, each with what is in registers around it."""
+    """The stages of a group, each with what is in registers around it and how much of it overlaps."""
     reads = [
         {
             a.value
             for root in stage.values
-            for a in walk(view.sub, root, view.inlined)
+            for a in view.walk(root)
             if view.places.get((a.value, a.reader)) in ("register", "shuffle")
         }
         - set(stage.values)
@@ -164,17 +164,20 @@ def shares_of(view: View, group: Group) -> list[Shares]:
         made = set().union(*listed[:number])
         here, later = reads[number], set().union(*reads[number + 1 :])
         before, after = made & (here | later), (made | listed[number]) & later
-        held = here | (listed[number] & later)
-        found.append(Shares(view.sub, group, stage, frozenset(held), frozenset(before), frozenset(after)))
+        shares = Shares(view.sub, group, stage, frozenset(before), frozenset(after))
+        found.append(replace(shares, overlap=_overlap(view, shares, here | (listed[number] & later))))
     return found
 
 
-def unrolling(view: View, shares: Shares) -> float:
-    """Steps of a thread that overlap: unrolled by the plan, by a register array, or by the compiler on its own."""
+def _overlap(view: View, shares: Shares, held: set[int]) -> float:
+    """Steps of a thread that overlap: unrolled by the plan, by a register array, or by the compiler on its own.
+
+    `held` are values that the stage leaves to another, or gets from one, in registers.
+    """
     stage = shares.stage
     steps = {a: shares.steps(a) for a in stage.order}
     factors = dict(stage.unroll)
-    kept = {a for value in shares.held for a in own_axes(view, value)}
+    kept = {a for value in held for a in own_axes(view, value)}
     overlapped = 1.0
     for axis in stage.order:
         overlapped *= steps[axis] if axis in kept else min(steps[axis], factors.get(axis, 1))
@@ -186,7 +189,7 @@ def unrolling(view: View, shares: Shares) -> float:
 
 def _unrolled(view: View, shares: Shares) -> int:
     """Steps that the compiler unrolls of a loop that the plan says nothing of: fewer when its body is long."""
-    ops = {a.value for root in shares.stage.values for a in walk(view.sub, root, view.inlined)}
+    ops = {a.value for root in shares.stage.values for a in view.walk(root)}
     body = shares.stage.width * sum(
         COUNTS.get(view.sub.values[v].op, (1.0, 0.0))[0] for v in ops | set(shares.stage.values)
     )
@@ -214,11 +217,11 @@ def registers(view: View, shares: Shares) -> Registers:
     reads = {
         a.value
         for root in stage.values
-        for a in walk(sub, root, view.inlined)
+        for a in view.walk(root)
         if view.places.get((a.value, a.reader), "far") in ("far", "global", "block")
         and sub.values[a.value].op != "const"
     }
-    overlapped = min(OVERLAPPED, unrolling(view, shares))
+    overlapped = min(OVERLAPPED, shares.overlap)
     flight = sum(stage.width * overlapped * _words(sub, v) for v in reads)
     reduced = [v for v in stage.values if sub.values[v].reduce]
     accumulators = sum(stage.width * view.plan.reduction(v).accumulators * _words(sub, v) for v in reduced)

@@ -28,16 +28,16 @@ SCATTER = 2654435761
 class Shares:
     """How the block's threads share the loops of one stage.
 
-    held            values that the stage leaves to another, or gets from one, in registers
     before, after   values that are in registers before it runs, and after
+    overlap         steps of a thread whose loads are in flight together
     """
 
     sub: Subgraph
     group: Group
     stage: Stage
-    held: frozenset[int] = frozenset()
     before: frozenset[int] = frozenset()
     after: frozenset[int] = frozenset()
+    overlap: float = 1.0
 
     @cached_property
     def lanes(self) -> dict[int, int]:
@@ -110,16 +110,22 @@ class Shares:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where an array's elements lie: extents and strides of its axes in order of its value's axes, bytes of one."""
+    """Where an array's elements lie: strides of its axes in order of its value's axes, bytes of one element."""
 
     strides: tuple[int, ...]
-    extents: tuple[int, ...]
     item: int
 
     def offset(self, sub: Subgraph, index: Sequence[Index], at: Mapping[int, int]) -> int:
         """Element offset of the read `index` at positions `at` (axes that are not named: 0)."""
-        places = (_position(sub, i, at) for i in index)
-        return sum(p * s for p, s in zip(places, self.strides, strict=True))
+        return sum(_position(sub, i, at) * s for i, s in zip(index, self.strides, strict=True))
+
+    def offsets(self, sub: Subgraph, index: Sequence[Index], positions: Sequence[Mapping[int, int]]) -> list[int]:
+        """The offsets at several positions that name the same axes."""
+        if not positions or not all(_is_affine(i) for i in index):
+            return [self.offset(sub, index, at) for at in positions]
+        base = self.offset(sub, index, {})
+        steps = {a: self.offset(sub, index, {a: 1}) - base for a in positions[0]}
+        return [base + sum(steps[a] * p for a, p in at.items()) for at in positions]
 
 
 def row_major(extents: Sequence[int], item: int) -> Layout:
@@ -128,7 +134,7 @@ def row_major(extents: Sequence[int], item: int) -> Layout:
     for i in range(len(extents) - 1, -1, -1):
         strides[i] = step
         step *= max(1, extents[i])
-    return Layout(tuple(strides), tuple(extents), item)
+    return Layout(tuple(strides), item)
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ class Request:
 def request(shares: Shares, index: Sequence[Index], layout: Layout) -> Request:
     """One step of a warp that reads or writes `index`."""
     sub, vector, width = shares.sub, shares.stage.vector, shares.stage.width
-    starts = [layout.offset(sub, index, at) for at in shares.positions]
+    starts = layout.offsets(sub, index, shares.positions)
     if vector < 0 or width == 1:
         return _request([[s] for s in starts], 1, layout.item)
     here = {vector: 1}
@@ -157,11 +163,9 @@ def request(shares: Shares, index: Sequence[Index], layout: Layout) -> Request:
     if stride == 0:
         return _request([[s] for s in starts], 1, layout.item)
     if stride != 1:
-        accesses = [
-            [layout.offset(sub, index, {**at, vector: at.get(vector, 0) + i}) for i in range(width)]
-            for at in shares.positions
-        ]
-        return _request(accesses, 1, layout.item)
+        moved = [[{**at, vector: at.get(vector, 0) + i} for at in shares.positions] for i in range(width)]
+        columns = [layout.offsets(sub, index, positions) for positions in moved]
+        return _request([list(lane) for lane in zip(*columns, strict=True)], 1, layout.item)
     pack = _pack(shares, index, layout)
     return _request([[s + i for i in range(0, width, pack)] for s in starts], pack, layout.item)
 
@@ -206,6 +210,16 @@ def _cycles(starts: list[int], bytes_each: int) -> int:
             banks[word % BANKS] = banks.get(word % BANKS, 0) + 1
         cycles += max(banks.values(), default=1)
     return cycles
+
+
+def _is_affine(index: Index) -> bool:
+    match index:
+        case AxisVar() | Int() | Slot():
+            return True
+        case Sum(terms):
+            return all(_is_affine(t) for _, t in terms)
+        case _:
+            return False
 
 
 def _position(sub: Subgraph, index: Index, at: Mapping[int, int]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..graphs.subgraph import AxisVar, Index, Subgraph, axes_of
 from ..search_space.plan import Group
-from .cuda_instructions import UNROLLED, own_axes, shares_of, unrolling, weighed
+from .cuda_instructions import UNROLLED, own_axes, shares_of, weighed
 from .cuda_lanes import SECTOR, Layout, Shares, request, row_major
 from .view import View, unit_axis
 
@@ -177,7 +177,7 @@ def _touch(
         task=min(task, moved) if moved else task,
         moved=moved,
         phase=phase,
-        rounds=math.ceil(runs / unrolling(view, shares)),
+        rounds=math.ceil(runs / shares.overlap),
         requests=count * asked.count,
         cycles=count * asked.cycles,
         ideal=count * asked.ideal,
@@ -187,16 +187,14 @@ def _touch(
 
 def _block_layout(view: View, shares: Shares, value: int) -> Layout:
     """The task's tile of a value in shared memory."""
-    axes = view.sub.values[value].axes
+    axes = own_axes(view, value)
     buffer = next((b for b in view.plan.buffers if b.value == value), None)
-    order = buffer.order if buffer and buffer.order else axes
+    order = buffer.order if buffer and set(buffer.order) == set(axes) else axes
     extents = [shares.tiles[a] for a in order]
     if buffer and extents:
         extents[-1] += buffer.pad
     strides = dict(zip(order, row_major(extents, 1).strides, strict=True))
-    return Layout(
-        tuple(strides[a] for a in axes), tuple(shares.tiles[a] for a in axes), view.sub.values[value].dtype.size
-    )
+    return Layout(tuple(strides[a] for a in axes), view.sub.values[value].dtype.size)
 
 
 def _distinct(sub: Subgraph, value: int, index: tuple[Index, ...], sizes: Mapping[int, float]) -> float:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 
 from ..search_space.plan import Group
 from ..search_space.target import DeviceModel
-from .cuda_instructions import ACCESS, instructions, unrolling
+from .cuda_instructions import ACCESS, instructions
 from .cuda_lanes import WARP, Shares
 from .cuda_touch import Accesses, Touch
 from .view import View
@@ -126,7 +126,7 @@ def _stage_work(
         work += moved
     counted = instructions(view, shares)
     issued = ACCESS * sum(t.requests for t in touches) + counted.total * shares.warps
-    chains = min(4.0, max(1.0, unrolling(view, shares) * max(1, shares.stage.width)))
+    chains = min(4.0, max(1.0, shares.overlap * max(1, shares.stage.width)))
     alone = max(counted.total * DEPENDENT_CYCLES / chains, issued * WARP / model.issue)
     folds, synced = _folds(view, shares)
     cycles = alone + folds * FOLD_CYCLES + synced * SYNC_CYCLES + (work.reads + work.writes) / PORT_BYTES

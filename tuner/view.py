@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ..graphs.primitives import PRIMITIVES
 from ..graphs.subgraph import AxisVar, Index, Mod, Subgraph, Sum
+from ..search_space.access import Access, walk
 from ..search_space.plan import Place, Plan
 from ..search_space.target import DeviceModel
 
@@ -28,9 +29,16 @@ class View:
     rates: Mapping[str, float]
     kept: frozenset[int] = field(default=frozenset())
     """Values that some consumer reads from memory."""
+    _walks: dict[int, tuple[Access, ...]] = field(default_factory=dict, compare=False)
 
     def inlined(self, value: int, reader: int) -> bool:
         return self.places.get((value, reader)) == "inline"
+
+    def walk(self, root: int) -> tuple[Access, ...]:
+        """Every access that evaluating `root` performs, those to what is inlined into it too."""
+        if root not in self._walks:
+            self._walks[root] = tuple(walk(self.sub, root, self.inlined))
+        return self._walks[root]
 
     def rate(self, op: str) -> float:
         """Elements of four bytes per second and processor, vectorised."""
