@@ -50,13 +50,15 @@ class Session:
             found: list[Array] = self._session.run(None, given)
         return found
 
-    def run_on_device(self, inputs: Mapping[str, Bound], outputs: Mapping[str, Bound], index: int) -> None:
-        """Runs on memory of CUDA device `index` and waits for the end. Raises LibraryError."""
+    def run_in_place(
+        self, inputs: Mapping[str, Bound], outputs: Mapping[str, Bound], index: int = 0, kind: str = "cuda"
+    ) -> None:
+        """Runs on memory of device `index` of a kind ("cuda", "cpu") and waits for the end. Raises LibraryError."""
         binding = self._session.io_binding()
         for name, (dtype, shape, address) in inputs.items():
-            binding.bind_input(name, "cuda", index, element_type(dtype), shape, address)
+            binding.bind_input(name, kind, index, element_type(dtype), shape, address)
         for name, (dtype, shape, address) in outputs.items():
-            binding.bind_output(name, "cuda", index, element_type(dtype), shape, address)
+            binding.bind_output(name, kind, index, element_type(dtype), shape, address)
         with self._refusals():
             self._session.run_with_iobinding(binding)
             binding.synchronize_outputs()

@@ -72,7 +72,7 @@ def library_op(node: Node, graph: Graph, device: Device) -> DeviceOp | HostOp:
 
         def run_there(spans: Mapping[str, Span], stream: int) -> None:
             device.synchronize(stream)  # the session works on a stream of its own, and waits for it
-            session.run_on_device(
+            session.run_in_place(
                 {name: _bound(graph.types[tensor], spans[tensor]) for tensor, name in names.items()},
                 {name: _bound(graph.types[tensor], spans[tensor]) for tensor, name in results.items()},
                 device.index,
