@@ -211,10 +211,8 @@ def source(
     graph: Path, dims: Sequence[str], target: str | None, db: str | None, precision: str, number: int, as_json: bool
 ) -> int:
     """Print the source generated for a subgraph's plan."""
-    from ..graphs.describe import describe
     from ..results.database import Database
     from ..search_space import codec
-    from ..search_space.describe import describe as describe_plan
     from .sourcing import generated
 
     chosen = options.settings(target, db, precision)
@@ -225,13 +223,10 @@ def source(
         raise InputError(f"{graph} has {len(decisions)} subgraphs; --subgraph {number} is not one of them")
     one = decisions[number]
     sub, plan = one.component.subgraph, one.plan
-    text, launches = generated(sub, plan, chosen.target, chosen.precision, chosen.cache)
+    head, text = generated(sub, plan, chosen.target, chosen.precision, chosen.cache)
     if as_json:
         document = {"subgraph": number, "target": chosen.target.name, "plan": codec.to_json(plan)}
-        options.print_json({**document, "why": one.found.why, "source": text, "launches": launches})
+        options.print_json({**document, "why": one.found.why, "comment": head, "source": text})
         return 0
-    parts = [f"subgraph {number} for {chosen.target.name}, plan: {one.found.why}", describe(sub), describe_plan(plan)]
-    head = "\n\n".join([*parts, *(["\n".join(launches)] if launches else [])])
-    print("\n".join(f"// {line}".rstrip() for line in head.splitlines()))
-    print(text)
+    print(f"// subgraph {number} for {chosen.target.name}, plan: {one.found.why}\n//\n{head}{text}")
     return 0

@@ -1,53 +1,43 @@
-"""The source that a plan becomes, and what the compiler says of it where it is compiled."""
+"""The source that a plan becomes, under a comment that states the plan and, for CUDA, how its kernels are launched."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ..graphs.subgraph import Subgraph
-from ..kernels.cuda.built import BuiltCuda
+from ..kernels.lower import lower
 from ..search_space.plan import Plan
 from ..search_space.target import Target
 
 
-def generated(sub: Subgraph, plan: Plan, target: Target, precision: str, cache: Path) -> tuple[str, list[str]]:
-    """The text of a plan's kernels, and a line for each launch of a CUDA plan."""
+def generated(sub: Subgraph, plan: Plan, target: Target, precision: str, cache: Path) -> tuple[str, str]:
+    """The comment and the text of a plan's kernels. Where CUDA cannot be compiled the comment says why."""
     if target.kind == "cuda":
         return _cuda(sub, plan, target, precision, cache)
+    from ..graphs.describe import describe
     from ..kernels.compile import find_compiler
     from ..kernels.cpp import emit
-    from ..kernels.lower import lower
+    from ..search_space.describe import describe as describe_plan
 
     compiler = find_compiler()
     kernels = lower(sub, plan, target, precision)
-    names = [f"st_k{k}" for k in range(len(kernels))]
-    return emit(kernels, names, compiler is not None and compiler.vector_math), []
+    text = emit(kernels, [f"st_k{k}" for k in range(len(kernels))], compiler is not None and compiler.vector_math)
+    return commented(f"{describe(sub)}\n\n{describe_plan(plan)}"), text
 
 
-def _cuda(sub: Subgraph, plan: Plan, target: Target, precision: str, cache: Path) -> tuple[str, list[str]]:
-    from ..kernels.cuda.build import build_cuda
+def commented(text: str) -> str:
+    return "\n".join(f"// {line}".rstrip() for line in text.splitlines()) + "\n"
+
+
+def _cuda(sub: Subgraph, plan: Plan, target: Target, precision: str, cache: Path) -> tuple[str, str]:
+    from ..kernels.cuda.built import BuiltCuda
+    from ..kernels.cuda.comment import comment_head
     from ..kernels.cuda.emit import emit
-    from ..kernels.lower import lower
+    from ..kernels.cuda.opening import builder
 
-    [built] = build_cuda([(sub, plan)], target, precision=precision, cache=cache, jobs=1)
+    [built] = builder(target)([(sub, plan)], target, precision=precision, cache=cache, jobs=1)
     if isinstance(built, BuiltCuda):
-        return built.source, launch_lines(built, target)
+        return comment_head(sub, plan, built.launches), built.source
     kernels = lower(sub, plan, target, precision)
-    return emit(kernels, [f"st_k{k}" for k in range(len(kernels))]).source, [f"not compiled: {built.message}"]
-
-
-def launch_lines(built: BuiltCuda, target: Target) -> list[str]:
-    """How each kernel of a plan is launched and what it needs of `target`, a line each."""
-    lines = []
-    for launch in built.launches:
-        how = ", cooperatively" if launch.cooperative else ""
-        line = (
-            f"{launch.symbol}<<<{launch.blocks} blocks, {launch.threads} threads, {launch.shared_bytes} bytes>>>{how}"
-        )
-        if launch.report is not None:
-            full = launch.resident * launch.threads / max(1, target.resident_threads)
-            line += (
-                f": {launch.report.registers} registers, {launch.resident} blocks resident ({full:.0%} of the threads)"
-            )
-        lines.append(line)
-    return lines
+    text = emit(kernels, [f"st_k{k}" for k in range(len(kernels))]).source
+    return comment_head(sub, plan) + commented(f"\nnot compiled: {built.message}"), text

@@ -31,7 +31,7 @@ Status = Literal[
 
 ok                measured; `seconds` holds
 predicted         not run: `predicted` is all there is (the device is absent, or the cost model ranked it out)
-illegal           refused by the legality function: expected, and no fault
+illegal           refused by the legality function, or by what the device compiler says that it needs: no fault
 cut-off           right so far, but so slow that its timing was ended early; `seconds` may be a lower bound
 compile-failed, crashed, hung, trapped, wrong, out-of-bounds, unwritten, changed-input, nondeterministic
                   a legal plan that did not hold: a fault of ours, and the plan is never used under this key
@@ -88,7 +88,8 @@ class Measurement:
     trial, seed                the trial's number in its study, and the study's seed
     run, elapsed               the tuning run and how far into it, in seconds, this attempt ended
     synthetic                  the inputs were made up, not given
-    facts                      driver, clocks, load and what else does not belong to the key, as pairs
+    facts                      driver, clocks, load, what the compiler said of its kernels and what else does not
+                               belong to the key, as pairs
     message                    one line: what went wrong
     created                    seconds since 1970, UTC
     origin                     "" when measured through this database, else where the row was imported from
@@ -193,7 +194,9 @@ def differing_fields(a: PlanKey, b: PlanKey) -> tuple[str, ...]:
     for name in PlanKey.__dataclass_fields__:
         if getattr(a, name) == getattr(b, name):
             continue
-        if name == "target":
+        if name == "target" and a.target.kind != b.target.kind:
+            found.append("target.kind")  # whatever else differs follows from it
+        elif name == "target":
             fields = Target.__dataclass_fields__
             found += [f"target.{f}" for f in fields if getattr(a.target, f) != getattr(b.target, f)]
         else:
