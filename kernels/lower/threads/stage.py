@@ -300,7 +300,7 @@ class _StageLowering:
                 form = self._form(ev, v, value, self.ctx.arrays[array].dtype if array else self.ctx.kept(consumer))
                 at = {a: nest.position[a] for a in axes}
                 self._global(nest, v, where, alias_stores(self.ctx, v, consumer, form, at))
-        if v in self.ctx.stored and not self.ctx.value(v).is_input:
+        if v in self.ctx.stored and not self.ctx.value(v).is_input and self._stores(v):
             array = self.ctx.stored[v]
             form = self._form(ev, v, value, self.ctx.arrays[array].dtype)
             offset = self.ctx.layouts[array].offset([nest.position[a] for a in axes])
@@ -312,12 +312,22 @@ class _StageLowering:
         """What to store for a value in an array of a dtype: one of the value's own rounds anyway."""
         return ev.stored_form(value, dtype) if dtype is self.ctx.value(v).dtype else value
 
+    def _stores(self, v: int) -> bool:
+        """False where an earlier stage of the plan combines `v` too and stores it: two blocks must not write one place,
+        be it the same bits."""
+        if v not in self.stage.combine:
+            return True
+        first = next((g, s) for g, s in self.ctx.stages() if v in s.combine)
+        return first[0] is self.state.group and first[1] is self.stage
+
     def _global(
         self, nest: ThreadNest, v: int, where: Location, stores: tuple[Stmt, ...], conditions: tuple[Expr, ...] = ()
     ) -> None:
         """Stores to device memory: one thread of the first task, along axes that the value lacks."""
         value, tiles = self.ctx.value(v), self.state.frame.tiles
-        lacking = [tiles[a] for a, _ in self.state.group.parallel if a not in value.domain]
+        # parts of a split reduction differ along its reduced axes; what combining them gives does not
+        along = value.axes if v in self.stage.combine else value.domain
+        lacking = [tiles[a] for a, _ in self.state.group.parallel if a not in along]
         zero = number(0)
         first = [nest.bind(Apply("eq", DType.BOOL, (t, zero))) for t in lacking if not isinstance(t, Literal)]
         nest.guarded(where, [*nest.guarding(where), *first, *nest.first_of(value.axes), *conditions], *stores)
