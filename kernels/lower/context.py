@@ -92,10 +92,16 @@ class Context:
         return self.sub.values[number_]
 
     def take_axes(self, value: int, axes: tuple[int, ...]) -> None:
-        """From here on an input counts as having the axes that its readers read it along."""
+        """From here on an input counts as having the axes that its readers read it along; so does its buffer."""
         values = list(self.sub.values)
+        along = dict(zip(values[value].axes, axes, strict=True))
         values[value] = replace(values[value], axes=axes)
         self.sub = replace(self.sub, values=tuple(values))
+        buffers = (
+            replace(b, order=tuple(along.get(a, a) for a in b.order)) if b.value == value else b
+            for b in self.plan.buffers
+        )
+        self.plan = replace(self.plan, buffers=tuple(buffers))
 
     def extent(self, axis: int) -> Expr:
         if axis in self.plan.dynamic:
