@@ -62,7 +62,7 @@ def read(setup: Setup, folder: Path) -> Partition:
     return partition(simplify(load(path)))
 
 
-@pytest.mark.parametrize("batch", batches(), ids=str)
+@pytest.mark.parametrize("batch", tuple(batches()), ids=str)
 def test_cases(batch: Batch, tmp_path: Path) -> None:
     target, planner = device_target(batch.device), PLANNERS[batch.how]
     setups = [case.make() for case in batch.cases]

@@ -12,15 +12,21 @@ import numpy as np
 from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.kernels.cuda.built import BuiltCuda
 from stitchtune.kernels.cuda.emulator import emulate
+from stitchtune.search_space.coupling import all_pairs
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.plan import Plan
 
 from tests.differential import drawing
 from tests.differential.cuda_marks import EVERY_CUDA_MARK, cuda_marks
-from tests.differential.cuda_mutations import CUDA_MUTATIONS
+from tests.differential.cuda_mutations import CUDA_MUTATIONS, lanes, loop_order, scalars, widths
 from tests.differential.machine import Arrays, Pair, Setting, Wrong
 from tests.differential.marks import Mark
-from tests.differential.mutations import apart, merge_kernels
+from tests.differential.mutations import Mutation, accumulators, apart, buffers, coupled, merge_kernels, unroll
+
+LONG_ROWS = 1 << 16
+"""Points from which a subgraph is there for its split rows: its plans keep the shape that the search space gives."""
+
+LIGHT: tuple[Mutation, ...] = (lanes, widths, scalars, loop_order, accumulators, unroll, buffers)
 
 
 class EmulatedCuda:
@@ -30,14 +36,14 @@ class EmulatedCuda:
     target = replace(
         device_target("cuda:h200"),
         name="cuda:small",
-        processors=2,
-        block_bytes=16 * 1024,
-        resident_threads=512,
-        resident_blocks=4,
-        shared_bytes=40 * 1024,
+        processors=32,
+        block_bytes=24 * 1024,
+        resident_threads=256,
+        resident_blocks=2,
+        shared_bytes=56 * 1024,
     )
     unit = 8
-    kinds = "rsrgrjrs"
+    kinds = "rsrgrjrj"
     focus = (5, 4, 6)
     wanted = EVERY_CUDA_MARK
 
@@ -49,16 +55,32 @@ class EmulatedCuda:
 
     def draw(self, sub: Subgraph, turn: int) -> tuple[Plan, tuple[str, ...]]:
         """Every other plan has two phases or more where any legal plan of the subgraph is found that has."""
+        rng = random.Random(turn)
+        if max((sub.domain_size(v) for v in sub.computed), default=0) >= LONG_ROWS:
+            return self._changed(sub, "heuristic" if turn % 2 else "near", rng.sample(LIGHT, 1), rng)
+        if any(all_pairs(sub)) and turn % 4 == 1:
+            return self._changed(sub, "unfused", [coupled, *rng.sample(CUDA_MUTATIONS, 3)], rng)
         plan, path = drawing.draw(sub, turn, self.target, CUDA_MUTATIONS)
         if turn % 2 or plan.barriers:
             return plan, path
-        rng = random.Random(turn)
         for start, names in ((plan, path), (drawing.base(sub, "unfused", rng, self.target), ("unfused",))):
             for change in (merge_kernels, apart):
                 joined = drawing.legal(sub, start, change, rng, self.target)
                 if joined is not None and joined.barriers:
                     return joined, (*names, change.__name__)
         return plan, path
+
+    def _changed(
+        self, sub: Subgraph, kind: str, changes: Sequence[Mutation], rng: random.Random
+    ) -> tuple[Plan, tuple[str, ...]]:
+        """A plan of the search space, changed."""
+        plan, path = drawing.base(sub, kind, rng, self.target), [kind]
+        for mutation in changes:
+            changed = drawing.legal(sub, plan, mutation, rng, self.target)
+            if changed is not None:
+                plan = changed
+                path.append(mutation.__name__)
+        return plan, tuple(path)
 
     def build(self, pairs: Sequence[Pair], setting: Setting, unit: int) -> list[Any]:
         items = [(p.subject.sub, p.plan) for p in pairs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.subgraph import Subgraph
@@ -100,29 +100,42 @@ def _reuse(sub: Subgraph, plan: Plan, kernels: Sequence[LoopKernel]) -> Iterator
     listing = locate(sub, plan)
     inlined: dict[int, set[int]] = {}
     for edge in plan.edges:
-        home, reader = listing.values.get(edge.value), listing.values.get(edge.consumer)
-        program = None if home is None else kernels[home.kernel].phases[home.phase].groups[home.group]
+        if edge.place == "inline":
+            inlined.setdefault(edge.value, set()).add(edge.consumer)
+    if any(len(readers) > 1 for readers in inlined.values()):
+        yield "recompute"
+    for edge in plan.edges:
+        home = listing.values.get(edge.value)
+        if home is None:
+            continue
+        kernel = kernels[home.kernel]
+        program = kernel.phases[home.phase].groups[home.group]
+        readers = list(_evaluated(edge.consumer, listing, inlined))
         match edge.place:
-            case "inline":
-                inlined.setdefault(edge.value, set()).add(edge.consumer)
-            case "register" if reader is not None and home is not None and home != reader:
-                if program is not None and any(isinstance(s, Declare) for s in statements(program.body)):
+            case "register" if any(home != r for r in readers):
+                if any(isinstance(s, Declare) for s in statements(program.body)):
                     yield "register across stages"
             case "register":
                 yield "register"
-            case "shuffle" if program is not None and _shuffles(program):
+            case "shuffle" if _shuffles(program):
                 yield "shuffle"
-            case "block" if home is not None and reader is not None and home.phase != reader.phase:
-                if kernels[home.kernel].resident:
-                    yield "block across phases"
-            case "block" if any(a.space == "block" for p in programs(kernels) for a in p.arrays):
+            case "block" if kernel.resident and any(home.phase != r.phase for r in readers):
+                yield "block across phases"
+            case "block" if any(a.space == "block" for a in program.arrays):
                 yield "block"
-            case "global" if kernels[0].scratch or (home is not None and edge.value in sub.outputs):
+            case "global" if kernel.scratch or edge.value in sub.outputs:
                 yield "global"
             case "alias":
                 yield "alias"
-    if any(len(readers) > 1 for readers in inlined.values()):
-        yield "recompute"
+
+
+def _evaluated(value: int, listing: Listing, inlined: Mapping[int, set[int]]) -> Iterator[Location]:
+    """The stages that evaluate a value: its own, or those of the values that it is inlined into."""
+    if value in listing.values:
+        yield listing.values[value]
+    else:
+        for consumer in inlined.get(value, ()):
+            yield from _evaluated(consumer, listing, inlined)
 
 
 def _mappings(

@@ -24,10 +24,10 @@ class Illegal(AssertionError):
 
 
 def base(sub: Subgraph, kind: str, rng: random.Random, target: Target) -> Plan:
-    """A plan of the search space itself. Raises Illegal."""
+    """A plan of the search space itself, "near" the heuristic's or anywhere. Raises Illegal."""
 
     def ask(knob: Knob) -> Choice:
-        return rng.choice(knob.choices)
+        return knob.default if kind == "near" and rng.random() < 0.8 else rng.choice(knob.choices)
 
     match kind:
         case "heuristic":

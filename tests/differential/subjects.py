@@ -130,29 +130,33 @@ def normalised(seed: int) -> Subgraph:
 FLOATS = (DType.F32, DType.F16, DType.BF16, DType.F64)
 ROWS = (1, 2, 5, 16, 37, 64)
 COLUMNS = (31, 32, 64, 97, 128, 257, 512, 1031)
+LONG = ((1, 65_537), (2, 33_000), (3, 22_003), (4, 16_384))
 
 
 def reductions(seed: int) -> Subgraph:
     """A softmax, a layer norm or the squares of rows, beside column sums of what is read or made of it."""
     rng = np.random.default_rng([seed, 9])
-    b = Builder(FLOATS[seed % len(FLOATS)])
-    shape = int(rng.choice(ROWS)), int(rng.choice(COLUMNS))
+    # One in five has rows so long that they are split over tasks.
+    long, dtype = seed % 5 == 3, FLOATS[seed % len(FLOATS)]
+    b = Builder(DType.F32 if long and dtype is DType.F16 else dtype)
+    shape = LONG[seed // 5 % len(LONG)] if long else (int(rng.choice(ROWS)), int(rng.choice(COLUMNS)))
     x, other = b.input(*shape), b.input(*shape)
     row, column = axes = b.axes(*shape)
     source = b.op("add", axes, (x, axes), (other, axes)) if rng.random() < 0.5 else b.op("neg", axes, (x, axes))
     outputs: list[int] = []
-    match seed % 3:
+    match seed // 5 % 2 if long else seed % 3:
         case 0:
             top = b.op("max", (row,), source, reduce=(column,))
             power = b.op("exp", axes, b.op("sub", axes, source, top))
             made = b.op("div", axes, power, b.op("sum", (row,), power, reduce=(column,)))
         case 1:
-            share = b.const(1 / 64)
+            share = b.const(float(np.float32(1 / shape[1])))
             centred = b.op(
                 "sub", axes, source, b.op("mul", (row,), b.op("sum", (row,), source, reduce=(column,)), share)
             )
             spread = b.op("sum", (row,), b.op("mul", axes, centred, centred), reduce=(column,))
-            made = b.op("div", axes, centred, b.op("sqrt", (row,), b.op("add", (row,), spread, b.const(0.5))))
+            variance = b.op("add", (row,), b.op("mul", (row,), spread, share), b.const(0.015625))
+            made = b.op("div", axes, centred, b.op("sqrt", (row,), variance))
         case _:
             made = b.op("mul", axes, source, (x, axes))
             outputs.append(b.op("sum", (row,), made, reduce=(column,)))
