@@ -184,6 +184,7 @@ PAIRS = (
     resident_softmax(3, 100, 32, 32, 4),
     column_sums("coalesced", 50, 70, Stage((3,), (3, 2), vector=3, width=1, lanes=((2, 4), (3, 32))), 32, 128),
     column_sums("in strips", 50, 70, Stage((3,), (3, 2), vector=3, width=4, lanes=((2, 8), (3, 8))), 64, 64),
+    column_sums("wider than a tile", 50, 70, Stage((3,), (3, 2), vector=3, width=4, lanes=((2, 4), (3, 16))), 64, 64),
     column_sums("in registers", 50, 40, Stage((3,), (2, 3), vector=3, width=4, lanes=((2, 8), (3, 8))), 0, 64),
     column_sums("in block memory", 50, 600, Stage((3,), (2, 3), vector=3, width=1, lanes=((2, 8), (3, 4))), 0, 32),
     rows_and_columns("warps", 40, 60, 16, ((2, 4), (3, 32)), 128, 1),

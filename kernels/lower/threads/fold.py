@@ -21,25 +21,37 @@ from .nest import Location, ThreadNest
 
 Components = tuple[Expr, ...]
 
-BUFFERS = 2
-"""Scratch arrays that folds take in turn, so that one sync a fold is enough."""
+TURNS = 2
+"""Buffers that folds take in turn, so that one sync a fold is enough: who writes one again has passed the sync of the
+fold between, and with it everybody who read it."""
 
 
 @dataclass
 class Scratch:
-    """The block memory that folds of a group take in turn. `unread`: buffers that some thread may still be reading."""
+    """The block memory of a group's folds: buffers 0 to TURNS - 1 of folds that run once, and others of folds in loops.
+
+    unread  buffers that some thread may still be reading
+    looped  how many folds of a stage run in loops
+    """
 
     memory: ThreadMemory
     unread: set[int] = field(default_factory=set)
+    looped: dict[int, int] = field(default_factory=dict)
 
-    def next(self, again: bool) -> tuple[int, bool]:
-        """A buffer, and whether a sync is needed before it is written; `again`: the fold itself may be repeated."""
-        free = [b for b in range(BUFFERS) if b not in self.unread]
-        if again or not free:
-            self.unread = {0}
-            return 0, True
-        self.unread = {free[0]}
-        return free[0], False
+    def once(self) -> tuple[int, bool]:
+        """The buffer of a fold that runs once, and whether a sync is needed before it is written."""
+        free = [b for b in range(TURNS) if b not in self.unread]
+        buffer = free[0] if free else 0
+        self.unread = {buffer}
+        return buffer, not free
+
+    def again(self) -> tuple[int, bool]:
+        """The buffer of a fold in a loop, and whether a sync is needed before the loop."""
+        number_ = self.looped[self.memory.stage] = self.looped.get(self.memory.stage, 0) + 1
+        buffer = TURNS - 1 + number_
+        early = buffer in self.unread
+        self.unread = {buffer} if early else self.unread | {buffer}
+        return buffer, early
 
 
 def fold(
@@ -71,7 +83,7 @@ def _named(nest: ThreadNest, expr: Expr, where: Location) -> Expr:
     return nest.name(expr, where) if isinstance(expr, Load | Apply) else expr
 
 
-def _bits(masks: Sequence[int]) -> Expr:
+def _bits(masks: Sequence[int], threads: int) -> Expr:
     """The number that the thread's bits at `masks` (ascending) spell."""
     total: Expr = number(0)
     k = 0
@@ -79,8 +91,9 @@ def _bits(masks: Sequence[int]) -> Expr:
         run = 1
         while k + run < len(masks) and masks[k + run] == masks[k] << run:
             run += 1
-        quotient: Expr = THREAD if masks[k] == 1 else Apply("quotient_u32", DType.I64, (THREAD, number(masks[k])))
-        part = Apply("rest_u32", DType.I64, (quotient, number(1 << run)))
+        part: Expr = THREAD if masks[k] == 1 else Apply("quotient_u32", DType.I64, (THREAD, number(masks[k])))
+        if masks[k] << run < threads:
+            part = Apply("rest_u32", DType.I64, (part, number(1 << run)))
         total = add(total, mul(part, number(1 << k)))
         k += run
     return total
@@ -102,18 +115,20 @@ def _across_warps(
     groups, partners = 1 << len(kept), 1 << len(far)
     width = nest.width if where.element else 1
     once = where._replace(element=False)
-    buffer, before = scratch.next(nest.repeats(where))
-    if before:
-        nest.put(once, Sync("block"))
-    base = nest.bind(_bits(kept))
-    mine = nest.bind(add(base, mul(nest.bind(_bits(far)), number(groups))))
+    base = nest.bind(_bits(kept, threads))
+    mine = nest.bind(add(base, mul(nest.bind(_bits(far, threads)), number(groups))))
     if where.element:
         shift = mul(nest.element, number(groups * partners))
         base, mine = add(base, shift), add(mine, shift)
-    names = [scratch.memory.scratch(t, buffer, k, groups * partners * width) for k, t in enumerate(alg.dtypes)]
+    size = groups * partners * width
+    buffer, turn = _take(nest, where, scratch)
+    if turn is not None:
+        base, mine = add(base, mul(turn, number(size))), add(mine, mul(turn, number(size)))
+        size *= TURNS
+    names = [scratch.memory.scratch(t, buffer, k, size) for k, t in enumerate(alg.dtypes)]
     stores: tuple[Stmt, ...] = tuple(Store(n, mine, x) for n, x in zip(names, partial, strict=True))
     if near:
-        stores = (If(nest.bind(Apply("eq", DType.BOOL, (_bits(near), number(0)))), stores),)
+        stores = (If(nest.bind(Apply("eq", DType.BOOL, (_bits(near, threads), number(0)))), stores),)
     for store in stores:
         nest.put(where, store)
     nest.put(once, Sync("block"))
@@ -125,3 +140,23 @@ def _across_warps(
         half = len(parts) // 2
         parts = [tuple(nest.name(x, where) for x in alg.merge(parts[k], parts[k + half])) for k in range(half)]
     return parts[0]
+
+
+def _take(nest: ThreadNest, where: Location, scratch: Scratch) -> tuple[int, Expr | None]:
+    """The buffer of a fold at `where`, and which half of it the current step of a loop takes; with the syncs that are
+    needed before."""
+    loops = nest.repeating(where)
+    once = where._replace(element=False)
+    if not loops and not nest.repeated:
+        buffer, early = scratch.once()
+        if early:
+            nest.put(once, Sync("block"))
+        return buffer, None
+    buffer, early = scratch.again()
+    if len(loops) > 1 or nest.repeated:
+        nest.put(once, Sync("block"))
+        return buffer, None
+    if early:
+        nest.put(Location(nest.order.index(loops[0])), Sync("block"))
+    turn = Apply("rest_u32", DType.I64, (nest.step[loops[0]], number(TURNS)))
+    return buffer, nest.name(turn, once)

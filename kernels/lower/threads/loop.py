@@ -109,6 +109,13 @@ class _Loop:
         assert isinstance(self.size, Literal)
         return -(-int(self.size.value) // self.share)
 
+    def _single(self, stop: Expr) -> bool:
+        """True when positions below `stop` take each thread one step at most. A task's trip is 1 at least, its size at
+        most."""
+        if isinstance(stop, Literal):
+            return int(stop.value) <= self.share
+        return isinstance(self.size, Literal) and int(self.size.value) <= self.share
+
     def _below(self, limit: Expr, body: tuple[Stmt, ...], reach: int | None) -> tuple[Stmt, ...]:
         """`body` where the strip starts below `limit`; `reach`: where the last thread's strip ends, if known."""
         if reach is not None and isinstance(limit, Literal) and reach <= int(limit.value):
@@ -127,7 +134,7 @@ class _Loop:
     def _striding(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         if self.whole == number(0):
             return ()
-        if isinstance(self.whole, Literal) and int(self.whole.value) <= self.share:
+        if self._single(self.whole):
             inside = self._below(self.whole, body, self.share)
             return self._scope((Let(self.strip, self.first), *inside))
         return (For(self.strip, self.first, self.whole, body, step=self.share, unroll=self.unroll),)
@@ -198,8 +205,7 @@ class _Loop:
             return self._all(self.trip, (inside, Let(self.strip, raw)), masked, raw)
         loops = self._all(full, (Let(live, _TRUE),), self.inner(self.elements))
         partial: tuple[Stmt, ...] = (Let(raw, add(full, self.first)), inside, Let(self.strip, raw), *masked)
-        if self.stepped:
-            partial = (Let(self.step, self._divide(full, self.share)), *partial)
+        partial = (Let(self.step, self._divide(full, self.share)), *partial)
         if isinstance(full, Literal):
             return (*loops, *self._scope(partial))
         return (*loops, If(Apply("lt", DType.BOOL, (full, self.trip)), partial))
@@ -215,10 +221,10 @@ class _Loop:
             return self._unrolled(steps, (Let(strip, start), *marks, *body))
         if stop == number(0):
             return ()
-        if isinstance(stop, Literal) and int(stop.value) <= self.share:
-            return self._scope((Let(strip, self.first), *marks, *body))
-        if self.coordinate == number(0):
-            return (For(strip, number(0), stop, (*marks, *body), step=self.share, unroll=self.unroll),)
-        base = self.nest.names.fresh("i")
-        inside = (Let(strip, add(base, self.first)), *marks, *body)
+        if self._single(stop) and (stop == self.trip or isinstance(stop, Literal)):
+            return self._scope((Let(strip, self.first), Let(self.step, number(0)), *marks, *body))
+        base = strip if self.coordinate == number(0) else self.nest.names.fresh("i")
+        inside: tuple[Stmt, ...] = (Let(self.step, self._divide(base, self.share)), *marks, *body)
+        if base != strip:
+            inside = (Let(strip, add(base, self.first)), *inside)
         return (For(base, number(0), stop, inside, step=self.share, unroll=self.unroll),)

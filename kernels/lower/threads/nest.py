@@ -131,7 +131,7 @@ class ThreadNest:
             outer=self.outer | frozenset(a for a in self.order if a not in order),
             axes={**self.axes, **(extra or {})},
             uniform=self.uniform | frozenset(order if uniform else ()),
-            repeated=self.repeats(where),
+            repeated=self.repeated or bool(self.repeating(where)),
             guards=self.guarding(where._replace(element=False)),
             element_guards=self.guarding(where._replace(element=True)),
         )
@@ -196,9 +196,9 @@ class ThreadNest:
                 found.append(self.valid if axis == self.vector and where.element else self.live[axis])
         return tuple(dict.fromkeys(found))
 
-    def repeats(self, where: Location) -> bool:
-        """True when code at `where` may be run more than once, or never."""
-        return self.repeated or any(self._steps(a) != 1 for a in self.order[: where.depth])
+    def repeating(self, where: Location) -> tuple[int, ...]:
+        """The axes whose loops may run code at `where` more than once, or never."""
+        return tuple(a for a in self.order[: where.depth] if self._steps(a) != 1)
 
     def _steps(self, axis: int) -> int:
         """How many steps a thread takes along an axis; 0: not known."""

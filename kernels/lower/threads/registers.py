@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ....graphs.subgraph import AxisVar, all_reads
+from ....graphs.subgraph import all_reads
+from ....search_space.loading import loaded_axes
 from ....search_space.plan import Group, Stage
 from ...loops import Declare, Expr, Load, Stmt
 from ..algebra import computing
@@ -93,13 +94,7 @@ def adopt(ctx: Context, group: Group) -> None:
         for v in stage.values:
             if not ctx.value(v).is_input:
                 continue
-            along = {
-                tuple(i.axis if isinstance(i, AxisVar) else -1 for i in read.index)
-                for consumer in ctx.consumers[v]
-                if (v, consumer) in ctx.places
-                for read in all_reads(ctx.value(consumer))
-                if read.value == v
-            }
-            if len(along) != 1 or -1 in next(iter(along)):
-                raise LoweringError(f"input {v} is kept for readers that do not read it alike")
-            ctx.take_axes(v, next(iter(along)))
+            axes = loaded_axes(ctx.sub, ctx.plan, v)
+            if axes is None:
+                raise LoweringError(f"input {v} is loaded for readers that do not read it alike")
+            ctx.take_axes(v, axes)
