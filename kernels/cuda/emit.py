@@ -179,7 +179,8 @@ class _Text:
             per, name = group.tasks_per_block, group.task.name
             start = f"({block}) * {per}" if first else f"block * {per}"
             tasks = self.expr(group.tasks).text
-            yield f"{pad}const {index} end = st_min<{index}>({start} + {per}, {tasks});"
+            exact = "" if index == "int" else f"<{index}>"
+            yield f"{pad}const {index} end = st_min{exact}({start} + {per}, {tasks});"
             yield f"{pad}for ({index} {name} = {start}; {name} < end; ++{name}) {{"
             yield from body
             yield f"{pad}}}"
@@ -192,13 +193,23 @@ class _Text:
         """The group's arrays in block memory, then its body."""
         pad = "  " * depth
         self.arrays.update({a.name: a for a in group.arrays})
-        body = list(self.block(group.body, depth))
+        body = list(self._sections(group.body, depth))
         for array in group.arrays:
             if array.name in self.used:
                 kind = MEMORY[array.dtype]
                 yield f"{pad}{kind}* {array.name} = ST_SHARED({kind}, {self.expr(array.start).text});"
         self.used -= {a.name for a in group.arrays}
         yield from body
+
+    def _sections(self, body: Sequence[Stmt], depth: int) -> Iterator[str]:
+        """A body with a blank line behind each run of loops, and in front of what is declared for the next."""
+        before: Stmt | None = None
+        for statement in body:
+            behind = isinstance(before, For | If | Sync) and not isinstance(statement, For | If | Sync)
+            if behind or (isinstance(before, Let) and isinstance(statement, Declare)):
+                yield ""
+            yield from self.block([statement], depth)
+            before = statement
 
     # --- expressions
 
@@ -316,11 +327,9 @@ class _Text:
         for start, count in _packs(pack.width, pack.align, dtype):
             source = f"{pack.source} + {start}" if start else pack.source
             index = self._shifted(pack.offset, start)
-            value = (
-                f"{packed}<{count}>({source})"
-                if dtype.is_low_precision
-                else f"{packed}<{count}, {MEMORY[dtype]}>({source})"
-            )
+            value = f"{packed}<{count}>({source})"
+            if not dtype.is_low_precision and MEMORY[dtype] != SCALAR[self.registers[pack.source]]:
+                value = f"st_packed_as<{count}, {MEMORY[dtype]}>({source})"
             yield f"{function}<{count}>({pack.array}, {index}, {value});"
 
     def _shifted(self, offset: Expr, by: int) -> str:

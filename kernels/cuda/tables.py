@@ -58,7 +58,7 @@ _INFIX = {
 }
 
 _CALL_ANY = {
-    **{name: f"st_{name[:3]}<{{T}}>({{0}}, {{1}})" for name in ("max", "min", "maximum", "minimum")},
+    **{name: f"st_{name[:3]}{{A}}({{0}}, {{1}})" for name in ("max", "min", "maximum", "minimum")},
     **{
         f"before_{op}_{end}": f"st_before_{op}_{end}<{{O}}>({{0}}, {{1}}, {{2}}, {{3}})"
         for op in ("argmax", "argmin")
@@ -105,7 +105,9 @@ def spell(op: str, result: DType, operand: DType, texts: list[Text]) -> Text:
     if infix is not None:
         symbol, level = infix
         left, right = texts
-        return Text(f"{left.within(level)} {symbol} {right.within(level + 1)}", level)
+        # sums of indices may be taken in any order
+        least = level if op == "plus" and "-" not in right.text else level + 1
+        return Text(f"{left.within(level)} {symbol} {right.within(least)}", level)
     if op == "select":
         condition, yes, no = texts
         return Text(f"{condition.within(CHOICE + 1)} ? {yes.within(CHOICE + 1)} : {no.within(CHOICE + 1)}", CHOICE)
@@ -121,10 +123,14 @@ def spell(op: str, result: DType, operand: DType, texts: list[Text]) -> Text:
         return _unsigned(_UNSIGNED[op], result, texts)
     form = _CALL[kind].get(op) or _CALL_ANY[op]
     suffix = "f" if operand is DType.F32 else ""
-    return Text(form.format(*(t.text for t in texts), T=SCALAR[result], O=SCALAR[operand], s=suffix))
+    kinds = {"T": SCALAR[result], "O": SCALAR[operand], "A": "" if result in _EXACT else f"<{SCALAR[result]}>"}
+    return Text(form.format(*(t.text for t in texts), s=suffix, **kinds))
 
 
 _OF_THREAD = re.compile(rf"{THREAD.name}( [/%] \d+)*")
+_EXACT = (DType.F32, DType.F64, DType.I32)
+"""Types that every text of theirs has in C++ too; a literal of another may have a narrower one, arithmetic a wider."""
+
 _UNSIGNED = {"quotient_u32": "/", "rest_u32": "%"}
 
 

@@ -39,6 +39,7 @@ from ..loops import (
 )
 from .renumber import renumber
 from .rewriting import rewrite, rewrite_statement
+from .singles import singles
 
 LONGEST = 15
 """Most nodes of an expression that a name is inlined into."""
@@ -60,7 +61,7 @@ def tidy_body(given: Sequence[Stmt], taken: set[str]) -> tuple[Stmt, ...]:
     """`taken` are names that mean something outside the body."""
     body = renumber(given, taken)
     variables = {s.local.name for s in statements(body) if isinstance(s, Let) and s.mutable}
-    known = _drop(_propagate(body, {}, variables, {}))
+    known = _drop(_propagate(singles(body), {}, variables, {}))
     return renumber(_drop(_inline(known, {}, _uses(known), variables)), taken)
 
 

@@ -98,7 +98,13 @@ template <int N> ST_DEVICE void st_unpack_bf16(float* into, st_pack<N, uint16_t>
 #pragma unroll
   for (int k = 0; k < N; ++k) into[k] = st_widen_bf16(p.x[k]);
 }
-template <int N, class T, class R> ST_DEVICE st_pack<N, T> st_packed(const R* from) {
+template <int N, class T> ST_DEVICE st_pack<N, T> st_packed(const T* from) {
+  st_pack<N, T> p;
+#pragma unroll
+  for (int k = 0; k < N; ++k) p.x[k] = from[k];
+  return p;
+}
+template <int N, class T, class R> ST_DEVICE st_pack<N, T> st_packed_as(const R* from) {
   st_pack<N, T> p;
 #pragma unroll
   for (int k = 0; k < N; ++k) p.x[k] = (T)from[k];
@@ -178,6 +184,18 @@ template <class T> ST_DEVICE T st_remainder(T a, T b) {
 
 template <class T> ST_DEVICE T st_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> ST_DEVICE T st_min(T a, T b) { return a < b || a != a ? a : b; }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> ST_DEVICE float st_max(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+template <> ST_DEVICE float st_min(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+#endif
 template <class T> ST_DEVICE bool st_before_argmax_first(T a, int64_t i, T b, int64_t j) {
   return (a > b && b == b) || (a != a && b == b) || ((a == b || (a != a && b != b)) && i < j);
 }

@@ -79,6 +79,10 @@ def _text(expr: Expr) -> str:
         ),
         (Apply("not", BOOL, (Apply("eq", BOOL, (A, B)),)), "!(a == b)"),
         (apply("plus", apply("times", TASK, index(4)), THREAD), "task * 4 + thread"),
+        (apply("plus", TASK, apply("plus", THREAD, index(1))), "task + thread + 1"),
+        (apply("plus", TASK, apply("minus", THREAD, index(1))), "task + (thread - 1)"),
+        (_f("max", A, B), "st_max(a, b)"),
+        (Apply("min", DType.I64, (Local("i", DType.I64), Literal(5, DType.I64))), "st_min<int64_t>(i, 5)"),
         (apply("rest", apply("plus", TASK, index(1)), index(7)), "(task + 1) % 7"),
         (Apply("cast", DType.I8, (A,)), "int8_t(int(a))"),
         (Apply("cast", BOOL, (A,)), "a != 0"),
@@ -121,7 +125,8 @@ def test_packs_are_split_into_16_bytes_or_what_alignment_allows() -> None:
     assert _pack(F32, 2, 1) == "float v1[2];\nv1[0] = st_load(x0, thread);\nv1[1] = st_load(x0, thread + 1);"
     stored = _pack(DType.BF16, 8, 8, store=True).splitlines()[-1]
     assert stored == "st_store_pack<8>(y0, thread, st_packed_bf16<8>(v1));"
-    assert _pack(DType.U8, 16, 16, store=True).splitlines()[-1].endswith("st_packed<16, uint8_t>(v1));")
+    assert _pack(DType.U8, 16, 16, store=True).splitlines()[-1].endswith("st_packed<16>(v1));")
+    assert _pack(BOOL, 16, 16, store=True).splitlines()[-1].endswith("st_packed_as<16, uint8_t>(v1));")
 
 
 def test_what_a_launch_writes_and_reads_is_loaded_past_the_first_level_cache() -> None:
@@ -153,7 +158,7 @@ def test_virtual_blocks_of_groups_lie_one_after_the_other() -> None:
     source = emit([kernel((scale(60), scale(30, per_block=4)), buffers=BUFFERS)], ["k"]).source
     assert "for (int block = st_block(); block < 68; block += st_grid()) {" in source
     assert "if (block < 60) {\n      const int task = block;" in source
-    assert "const int end = st_min<int>((block - 60) * 4 + 4, 30);" in source
+    assert "const int end = st_min((block - 60) * 4 + 4, 30);" in source
     assert "for (int task = (block - 60) * 4; task < end; ++task) {" in source
 
 
