@@ -13,6 +13,7 @@ _SCHEME_OF = {
     "register": "local",
     "shuffle": "regional",
     "block": "regional",
+    "cluster": "regional",
     "global": "global",
     "alias": "alias",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..graphs.subgraph import Subgraph
 from .draft import Context, GroupDraft, StageDraft
 from .staging import moving, storage_order, touched
 
@@ -64,19 +65,31 @@ def share(context: Context, group: GroupDraft, axis_widths: dict[int, int], seri
     for stage in group.stages:
         axes = sequence(context, group, stage)
         stage.width = axis_widths.get(stage.vector, 1)
-        steps = {a: -(-group.trip(context.sub, a) // (stage.width if a == stage.vector else 1)) for a in axes}
-        lanes = dict.fromkeys(axes, 1)
         if not folding:
-            _pack(group.threads, axes, steps, lanes)
-        else:
-            folds = {a for m in stage.members for a in context.sub.values[m].reduce}
-            _powers(group, axes, steps, lanes, folds, serial)
+            stage.lanes = pack_lanes(context.sub, group, stage, axes)
+            continue
+        folds = {a for m in stage.members for a in context.sub.values[m].reduce}
+        lanes = _powers(group, axes, _steps(context.sub, group, stage, axes), folds, serial)
         stage.lanes = tuple((a, lanes[a]) for a in reversed(axes) if lanes[a] > 1)
+
+
+def _steps(sub: Subgraph, group: GroupDraft, stage: StageDraft, axes: list[int]) -> dict[int, int]:
+    """Strips that a task has along each axis."""
+    return {a: -(-group.trip(sub, a) // (stage.width if a == stage.vector else 1)) for a in axes}
+
+
+def widest_access(sub: Subgraph, axes: Sequence[int], size: int) -> int:
+    """Neighbouring elements of `size` bytes that a thread may take at once from a tensor stored along `axes`."""
+    extent = max(1, sub.extents[axes[-1]])
+    width = min(max(1, ACCESS_BYTES // size), ceil_power(extent))
+    while len(axes) > 1 and extent % width:
+        width //= 2
+    return width
 
 
 def best_run(threads: int, steps: int) -> int:
     """Threads along the innermost axis of `steps`, so that few idle when outer axes get the rest of them."""
-    return max(range(1, min(threads, steps) + 1), key=lambda n: (_busy(n, steps, threads, threads), n))
+    return _best(threads, steps, threads)
 
 
 def _busy(lanes: int, steps: int, outer: int, threads: int) -> float:
@@ -86,25 +99,36 @@ def _busy(lanes: int, steps: int, outer: int, threads: int) -> float:
     return round(lanes * min(outer, threads // lanes) / threads * steps / (-(-steps // lanes) * lanes), 2)
 
 
-def _pack(threads: int, axes: list[int], steps: dict[int, int], lanes: dict[int, int]) -> None:
-    """Nothing is folded: any number of threads along an axis, as few idle as possible."""
-    left = threads
+def pack_lanes(sub: Subgraph, group: GroupDraft, stage: StageDraft, axes: list[int]) -> tuple[tuple[int, int], ...]:
+    """Lanes where nothing is folded: any number of threads along an axis, as few idle as possible.
+
+    `axes`: those of the stage, from the one that lies in memory outward.
+    """
+    steps = _steps(sub, group, stage, axes)
+    left = group.threads
+    found: list[tuple[int, int]] = []
     for number, axis in enumerate(axes):
         outer = math.prod(steps[a] for a in axes[number + 1 :])
-        choices = range(1, min(left, steps[axis]) + 1)
-        lanes[axis] = max(choices, key=lambda n: (_busy(n, steps[axis], outer, left), n))
-        left //= lanes[axis]
+        count = _best(left, steps[axis], outer)
+        left //= count
+        if count > 1:
+            found.append((axis, count))
+    return tuple(reversed(found))
+
+
+def _best(threads: int, steps: int, outer: int) -> int:
+    return max(range(1, min(threads, steps) + 1), key=lambda n: (_busy(n, steps, outer, threads), n))
 
 
 def _powers(
     group: GroupDraft,
     axes: list[int],
     steps: dict[int, int],
-    lanes: dict[int, int],
     folds: set[int],
     serial: Sequence[int],
-) -> None:
+) -> dict[int, int]:
     """Something is folded in the group: powers of two, alike in all stages, the whole block where one folds."""
+    lanes = dict.fromkeys(axes, 1)
     left, shared = group.threads, group.row
     columns = bool(folds) and axes[0] not in folds
     for number, axis in enumerate(axes):
@@ -125,3 +149,4 @@ def _powers(
     if folds and left > 1:
         spare = next((a for a in reversed(axes) if a not in folds), axes[-1])
         lanes[spare] *= left
+    return lanes

@@ -90,7 +90,7 @@ def _form(sub: Subgraph, plan: Plan, target: Target) -> Iterator[Refusal]:
     for buffer in plan.buffers:
         if buffer.value not in sources or not 0 <= buffer.pad <= 64:
             yield Refusal("buffer-form", f"buffer of v{buffer.value}: unknown value or padding out of range")
-        elif sorted(buffer.order) != sorted(sub.values[buffer.value].axes):
+        elif sorted(buffer.order) != sorted(axes_in(sub, plan, buffer.value)):
             yield Refusal("buffer-form", f"buffer of v{buffer.value} orders other axes than the value has")
     if any(v not in sub.outputs for v in plan.stream):
         yield Refusal("stream", "a value that is no output is to be stored past the caches")

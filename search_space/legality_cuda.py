@@ -10,7 +10,7 @@ from .chip import axes_in, loads_itself
 from .coupling import pairs
 from .listing import Listing, Location, locations
 from .loading import loaded_axes
-from .plan import Group, Kernel, Plan, Stage
+from .plan import Buffer, Group, Kernel, Plan, Stage
 from .refusal import Refusal
 from .registers import MAX_HELD, busy, held
 from .residency import sites
@@ -115,14 +115,8 @@ def _resident(sub: Subgraph, kernel: Kernel, number: int, target: Target) -> Ite
 
 
 def _bytes(sub: Subgraph, plan: Plan, group: Group, value: int) -> int:
-    axes = axes_in(sub, plan, value)
-    pad = next((b.pad for b in plan.buffers if b.value == value), 0)
-    inner = next((b.order for b in plan.buffers if b.value == value), ())
-    if inner and not sub.values[value].is_input:
-        axes = inner
-    elif inner:
-        axes = tuple(axes[sub.values[value].axes.index(a)] for a in inner)
-    return tile_bytes(sub, value, axes, trips(sub, group).__getitem__, pad)
+    layout = next((b for b in plan.buffers if b.value == value), Buffer(value, axes_in(sub, plan, value)))
+    return tile_bytes(sub, value, layout.order, trips(sub, group).__getitem__, layout.pad)
 
 
 def _group_bytes(sub: Subgraph, plan: Plan, listing: Listing, group: Group, crossing: set[int]) -> int:

@@ -83,9 +83,13 @@ class Keeper:
         return True
 
     def inputs(self, edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
-        """Loads inputs that several stages read once, into registers or shared memory where there is room."""
+        """Loads inputs that several stages read once, into registers or shared memory where there is room.
+
+        An input is loaded by one group at most; others read it from device memory.
+        """
         for value in self.sub.inputs:
-            edges = self._input(edges, value)
+            if not is_loaded(edges, value):
+                edges = self._input(edges, value)
         return tuple(sorted(edges, key=lambda e: (e.value, e.consumer)))
 
     def _input(self, edges: tuple[Edge, ...], value: int) -> tuple[Edge, ...]:
@@ -144,6 +148,10 @@ def load(
     for consumer, found in by_consumer.items():
         inside = found == {first} and stage is group.stages[first]
         yield Edge(value, consumer, "register" if inside else "block")
+
+
+def is_loaded(edges: Iterable[Edge], value: int) -> bool:
+    return any(e.value == value for e in edges)
 
 
 def unload(group: GroupDraft, value: int) -> None:

@@ -10,7 +10,7 @@ from .keeping import groups_of
 from .knobs import Ask, Knob
 from .loading import identity_axes
 from .plan import Edge
-from .residency import Sites, load, reads_plainly
+from .residency import Sites, is_loaded, load, reads_plainly
 from .shared_memory import group_bytes, tile_bytes
 
 
@@ -56,7 +56,7 @@ def keep_resident(
     kept: tuple[Edge, ...] = ()
     for value in sub.inputs:
         found = _readers(sub, chain, reads, value)
-        if found is None:
+        if found is None or is_loaded(edges, value):
             continue
         size = tile_bytes(sub, value, found.axes, lambda a: chain[0].trip(sub, a))
         if most + size <= target.block_bytes:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .draft import Context, GroupDraft, StageDraft
 from .edges import Conflict, places
 from .grouping import place
 from .keeping import groups_of, keep_shared
 from .knobs import Ask, Knob, Recorder, default
-from .plan import Edge, Group, Kernel, Phase, Plan, Reduction, Stage
+from .plan import Buffer, Edge, Group, Kernel, Phase, Plan, Stage
 from .residency import Keeper, Sites, sites
 from .resident import keep_resident, resident_chain
 from .shared_memory import group_bytes
 from .staging import form_stages
 from .threads import map_kernel, share_threads
+from .transposing import tile_inputs
 
 Kernels = list[list[list[GroupDraft]]]
 """Kernels of phases of groups."""
@@ -69,11 +72,13 @@ def finish(context: Context, kernels: Kernels, edges: tuple[Edge, ...], ask: Ask
             continue
         for keeper in keepers:
             edges = keeper.inputs(edges)
+        for group in groups_of(kernel):
+            edges = tile_inputs(context, group, reads, edges, ask)
     edges = tuple(Edge(e.value, e.consumer, "shuffle") if _shuffled(context, kernels, reads, e) else e for e in edges)
     return Plan(
         kernels=tuple(_kernel(context, k) for k in kernels),
         edges=tuple(sorted(edges, key=lambda e: (e.value, e.consumer))),
-        reductions=_accumulators(context, kernels, ask),
+        buffers=tuple(sorted(_buffers(kernels), key=lambda b: b.value)),
     )
 
 
@@ -148,9 +153,10 @@ def _stage(stage: StageDraft) -> Stage:
     )
 
 
-def _accumulators(context: Context, kernels: Kernels, ask: Ask) -> tuple[Reduction, ...]:
-    """Independent accumulators beside those of the vector: for threads that have many steps of their own."""
-    return ()
+def _buffers(kernels: Kernels) -> Iterator[Buffer]:
+    for group in _all(kernels):
+        for stage in group.stages:
+            yield from (Buffer(v, axes, group.pads[v]) for v, axes in stage.inputs.items() if v in group.pads)
 
 
 def unfused_cuda(context: Context) -> Plan:

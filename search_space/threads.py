@@ -16,6 +16,7 @@ from .lanes import WARP, best_run, ceil_power, folded_axes, sequence, share, wid
 from .mapping import largest_domain, split_axes
 from .registers import allowance
 from .shared_memory import fold_bytes
+from .transposing import LEAST, TILE, crossing_axes
 
 WARP_ROW = 1024
 """Points of a row up to which a warp takes it; beyond, a block (AStitch splits or takes a block from there on)."""
@@ -214,6 +215,12 @@ class _Mapping:
         if not axes:
             return
         first, *outer = axes
+        crossing = [a for a in crossing_axes(self.context, self.group, first) if self._extent(a) >= LEAST]
+        if crossing and self._extent(first) >= LEAST:
+            self._fill(axes, 1)
+            for axis in (first, crossing[0]):
+                self.group.tiles[axis] = min(self._extent(axis), TILE)
+            return
         width = self.widths.get(first, 1)
         steps = -(-self._extent(first) // width)
         if steps >= 4 * threads or not outer:
