@@ -10,8 +10,8 @@ import numpy as np
 
 from ..graphs.subgraph import Subgraph
 from ..kernels.cuda.built import BuiltCuda
-from ..kernels.cuda.device import Device, Graph, LaunchError, Span, Trouble, align
-from ..kernels.cuda.launch import Launches, make_flush, time_graph
+from ..kernels.cuda.device import Device, LaunchError, Span, Trouble, align
+from ..kernels.cuda.launch import Batch, Launches, make_flush, time_batch
 from .bench import Check, Misbehaved
 from .cuda_watch import Log
 from .memory import CANARY, GUARD, POISONS, Bytes, damage
@@ -26,7 +26,7 @@ SHIFT = 16
 """Bytes that the buffers of the second run start behind those of the first: kernels may take 16-byte alignment as
 given, and nothing beyond it."""
 
-GRAPHS = 3
+BATCHES = 3
 """Recorded batches that a harness keeps."""
 
 _STATUS: dict[Trouble, Status] = {
@@ -108,7 +108,7 @@ class CudaHarness:
         self._bench, self._device, self._stream = bench, bench.device, bench.stream
         self._launches = Launches(built, bench.device, bench.stream, [buffer.span for buffer in scratch])
         self._calls = self._launches.calls([buffer.span for buffer in (*inputs, *outputs)])
-        self._graphs: dict[int, Graph] = {}
+        self._batches: dict[int, Batch] = {}
 
     def launch(self) -> None:
         """Runs every kernel of the plan once, to its end. Raises Misbehaved."""
@@ -120,12 +120,12 @@ class CudaHarness:
     def time(self, repeats: int, *, batch: int = 1, cold: bool = False, limit_ns: int = 2**62) -> list[float]:
         """Seconds of one run, from each of at most `repeats` samples of `batch` runs that are one graph."""
         with self._failures():
-            if batch not in self._graphs:
-                while len(self._graphs) >= GRAPHS:
-                    self._graphs.pop(next(iter(self._graphs)))
-                self._graphs[batch] = self._device.capture(list(self._calls) * batch)
+            if batch not in self._batches:
+                while len(self._batches) >= BATCHES:
+                    self._batches.pop(next(iter(self._batches)))
+                self._batches[batch] = Batch(self._device, list(self._calls) * batch)
             flush = self._bench.flush if cold else None
-            taken = time_graph(self._device, self._graphs[batch], self._stream, repeats, flush, limit_ns)
+            taken = time_batch(self._device, self._batches[batch], self._stream, repeats, flush, limit_ns)
         self._bench.log.look()
         return [ns / batch * 1e-9 for ns in taken]
 

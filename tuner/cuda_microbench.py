@@ -1,14 +1,13 @@
 """Constants of a CUDA device, measured: copies from DRAM and L2, launches, barriers, shared memory.
 
 What is not measured (latencies, instruction rates) stays what is published of the most alike profile. The benchmarks
-are subgraphs with plans, so the constants hold for what the tuner compiles. They run in a child: a process that has a
-CUDA device open cannot fork, and the tuner does.
+are subgraphs with plans, so the constants hold for what the tuner compiles. They run in a process of their own: one
+that has a CUDA device open cannot fork, and the tuner does.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from .device import CudaDevice, DeviceError
 from .microbench import chain, elementwise
 from .profiles import profile_model
 from .protocol import Channel
+from .spawn import Spawned
 
 MEASURING = 120.0
 """Seconds that building and running the benchmarks may take."""
@@ -53,33 +53,27 @@ def measure_cuda(device: CudaDevice, cache: Path) -> DeviceModel:
     """The model of a device; that of an emulated one is published. Raises DeviceError when it cannot be used."""
     if device.target.name == EMULATED:
         return nearest_model(device.target)
-    read_fd, write_fd = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_fd)
-        _child(device, cache, Channel(read_fd, write_fd))
-    os.close(write_fd)
+    worker = Spawned("cuda_microbench")
     try:
-        found = Channel(read_fd, -1).receive(device.opening + MEASURING)
-    except (TimeoutError, EOFError):
+        worker.channel.send((device, cache))
+        found = worker.channel.receive(device.opening + MEASURING)
+    except (TimeoutError, EOFError, BrokenPipeError):
         found = "the process that measures the device died or hangs"
     finally:
-        os.close(read_fd)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
+        worker.end()
     if isinstance(found, DeviceModel):
         return found
     raise DeviceError(f"{device.target.name} cannot be measured: {found}")
 
 
-def _child(device: CudaDevice, cache: Path, channel: Channel) -> None:
-    """The child's whole life; it never returns."""
+def main(read_fd: int, write_fd: int) -> None:
+    """The process that measures: it is told the device and the cache, and answers with the model or a line."""
+    channel = Channel(read_fd, write_fd)
+    device, cache = channel.receive()
     try:
         channel.send(measure_opened(device.open(), cache))
-    except Exception as error:  # noqa: BLE001  a boundary: whatever goes wrong there is one line here
+    except Exception as error:  # noqa: BLE001  a boundary: whatever goes wrong here is one line there
         channel.send(str(error))
-    finally:
-        os._exit(0)
 
 
 def measure_opened(device: Device, cache: Path, largest: int = LARGEST) -> DeviceModel:

@@ -39,7 +39,7 @@ from .microbench import measure_device
 from .predicting import PredictedTask, why_uncompiled
 from .profiles import profile_model
 from .protocol import Subject
-from .recording import record_inputs, recorded
+from .recording import record_inputs, recorded, recording_target
 from .reference import Reference
 from .residual import Observation, Quality, fit, quality
 from .task import PREDICTED, Task
@@ -220,15 +220,16 @@ class _Run:
 
     def _record(self, open_groups: Sequence[int]) -> None:
         """Runs the graph once with heuristic plans; once more with unfused ones when that did not get to its end."""
+        where = recording_target(self.target)
         wanted = frozenset(c for i in open_groups for c in self.groups[i].components)
         for make in (heuristic, unfused):
             record_inputs(
                 self.partition,
-                [make(component.subgraph, self.target) for component in self.partition.components],
+                [make(component.subgraph, where) for component in self.partition.components],
                 wanted,
                 self.feeds,
                 self.folder / "inputs",
-                self.target,
+                where,
                 cache=self.options.cache,
                 precision=self.options.precision,
                 jobs=self.options.jobs,

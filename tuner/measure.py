@@ -7,12 +7,7 @@ written to files once; the worker reads them when the subgraph's turn comes.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import pickle
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,19 +19,14 @@ from numpy.typing import NDArray
 from ..graphs.subgraph import Subgraph
 from .bench import Check
 from .device import CudaDevice, Device
-from .protocol import Channel, Job, Outcome, Pace, Reply, Subject
+from .protocol import Job, Outcome, Pace, Reply, Subject
+from .spawn import Spawned
 
 if TYPE_CHECKING:
     from .protocol import Built
 
 GRACE = 60.0
 """Seconds beyond a job's own watch that the worker may be silent before it is given up."""
-
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from {package}.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
-)
-
 
 PACE = Pace()
 
@@ -46,8 +36,7 @@ class Measurer:
 
     def __init__(self, device: Device | CudaDevice) -> None:
         self._device = device
-        self._process: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
+        self._worker: Spawned | None = None
         self._subject: Subject | None = None
 
     def __enter__(self) -> Measurer:
@@ -61,7 +50,7 @@ class Measurer:
         if subject == self._subject:
             return
         self._subject = subject
-        if self._channel is not None:
+        if self._worker is not None:
             self._send(subject)
 
     def measure(self, candidate: Built, rivals: Sequence[Built] = (), pace: Pace = PACE) -> Reply:
@@ -72,10 +61,7 @@ class Measurer:
         """Runs a job about the loaded subgraph. A worker that dies itself is an outcome too."""
         if self._subject is None:
             raise ValueError("load a subgraph before measuring")
-        if self._channel is None:
-            self._start()
-        channel = self._channel
-        assert channel is not None
+        channel = (self._worker or self._start()).channel
         turns = 2 + len(job.candidates) + len(job.rivals)
         try:
             channel.send(job)
@@ -93,50 +79,23 @@ class Measurer:
         """Ends the worker, and what it may be running."""
         self._stop()
 
-    def _start(self) -> None:
-        here_read, there_write = os.pipe()
-        there_read, here_write = os.pipe()
-        package = __name__.rpartition(".")[0]
-        # The worker needs one thread of NumPy's, and starts faster with it.
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                _START.format(package=package),
-                json.dumps(sys.path),
-                str(there_read),
-                str(there_write),
-            ],
-            pass_fds=(there_read, there_write),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,  # a group of its own, so that its children end with it
-        )
-        os.close(there_read)
-        os.close(there_write)
-        self._channel = Channel(here_read, here_write)
+    def _start(self) -> Spawned:
+        self._worker = Spawned("worker")
         self._send(self._device)
         if self._subject is not None:
             self._send(self._subject)
+        return self._worker
 
     def _send(self, message: Any) -> None:
         """Sends outside a job: a worker that is gone is noticed at the next job."""
-        assert self._channel is not None
+        assert self._worker is not None
         with contextlib.suppress(BrokenPipeError):
-            self._channel.send(message)
+            self._worker.channel.send(message)
 
     def _stop(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
 
 
 def write_subject(folder: Path, sub: Subgraph, inputs: Sequence[NDArray[Any]], check: Check) -> Subject:

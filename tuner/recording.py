@@ -6,6 +6,7 @@ recordings that were still to come, not the tuner.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -20,10 +21,31 @@ from ..graphs.partition import Partition
 from ..graphs.rounding import Precision
 from ..graphs.subgraph import Subgraph
 from ..kernels.executor import compile_graph
+from ..kernels.host import host_target
 from ..search_space.plan import Plan
 from ..search_space.target import Target
 
 DONE = "done"
+
+
+def recording_target(target: Target) -> Target:
+    """Where inputs for tuning on `target` are recorded: there, or on the CPU when this process has used CUDA, which no
+    child of it can then do. The inputs are the same but for rounding."""
+    return host_target() if target.kind == "cuda" and _cuda_used() else target
+
+
+def _cuda_used() -> bool:
+    """True when the driver was initialised in this process, by whomever."""
+    try:
+        if "libcuda.so" not in Path("/proc/self/maps").read_text():
+            return False
+        return int(ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p()))) != _NOT_INITIALIZED
+    except OSError:
+        return False
+
+
+_NOT_INITIALIZED = 3
+"""CUDA_ERROR_NOT_INITIALIZED"""
 
 
 def record_inputs(

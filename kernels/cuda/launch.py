@@ -159,11 +159,14 @@ class Bound:
         self._guarded(lambda: self.device.synchronize(self.stream))
 
     def time(self, repeats: int, *, batch: int = 1, flush: Flush | None = None, limit_ns: int = 2**62) -> list[int]:
-        """Nanoseconds per sample of `batch` runs of the plan; see `time_calls`."""
+        """Nanoseconds per sample of `batch` runs of the plan; see `time_batch`."""
         timed: list[int] = []
-        self._guarded(
-            lambda: timed.extend(time_calls(self.device, self.calls, self.stream, repeats, batch, flush, limit_ns))
-        )
+
+        def measure() -> None:
+            runs = Batch(self.device, self.calls * batch)
+            timed.extend(time_batch(self.device, runs, self.stream, repeats, flush, limit_ns))
+
+        self._guarded(measure)
         return timed
 
     def _queue(self) -> None:
@@ -196,39 +199,46 @@ def make_flush(device: Device) -> Flush:
     return Flush(device.allocate(2 * max(device.target.cache_bytes, 1 << 20)))
 
 
-def time_calls(
-    device: Device,
-    calls: Sequence[Call],
-    stream: int,
-    repeats: int,
-    batch: int = 1,
-    flush: Flush | None = None,
-    limit_ns: int = 2**62,
+class Batch:
+    """Calls that are queued together: as one graph, or one by one where the device cannot record them."""
+
+    def __init__(self, device: Device, calls: Sequence[Call]) -> None:
+        self._device = device
+        self._calls = tuple(calls)
+        self._graph: Graph | None = None
+        try:
+            self._graph = device.capture(self._calls)
+        except LaunchError as error:
+            if error.sticky:
+                raise
+
+    def queue(self, stream: int) -> None:
+        """Raises LaunchError."""
+        if self._graph is not None:
+            self._device.replay(self._graph, stream)
+            return
+        for call in self._calls:
+            self._device.launch(call, stream)
+
+
+def time_batch(
+    device: Device, batch: Batch, stream: int, repeats: int, flush: Flush | None = None, limit_ns: int = 2**62
 ) -> list[int]:
-    """Nanoseconds, by events, of each of at most `repeats` samples of `batch` runs of `calls`; see `time_graph`.
+    """Nanoseconds, by events, of each of at most `repeats` runs of a batch; at least one is taken.
 
-    The runs of a sample are one graph, so that the host's part of launching is not measured. Raises LaunchError.
-    """
-    return time_graph(device, device.capture(list(calls) * batch), stream, repeats, flush, limit_ns)
-
-
-def time_graph(
-    device: Device, graph: Graph, stream: int, repeats: int, flush: Flush | None = None, limit_ns: int = 2**62
-) -> list[int]:
-    """Nanoseconds, by events, of each of at most `repeats` runs of a graph; at least one is taken.
-
-    Before each sample the graph runs once untimed (or, with `flush`, the cache is emptied): the device is then busy
-    while the sample is queued. Sampling stops once the samples add up to more than `limit_ns`. Raises LaunchError.
+    A batch is one graph, so that the host's part of launching is not measured. Before each sample it runs once untimed
+    (or, with `flush`, the cache is emptied): the device is then busy while the sample is queued. Sampling stops once
+    the samples add up to more than `limit_ns`. Raises LaunchError.
     """
     first, last = device.event(), device.event()
     samples: list[int] = []
     while len(samples) < repeats and (not samples or sum(samples) <= limit_ns):
         if flush is None:
-            device.replay(graph, stream)
+            batch.queue(stream)
         else:
             flush(device, stream)
         device.record(first, stream)
-        device.replay(graph, stream)
+        batch.queue(stream)
         device.record(last, stream)
         samples.append(max(1, round(device.elapsed(first, last) * 1e9)))
     return samples

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..schedule import scratch_name
-from .device import ALIGNMENT, Call, Graph, LaunchError, Memory, Span, align
-from .launch import PACK
+from .device import ALIGNMENT, Call, LaunchError, Memory, Span, align
+from .launch import PACK, Batch
 from .program import HostStep, KernelStep, OpStep, Program, Step
 
 Array = NDArray[Any]
@@ -29,10 +29,10 @@ RECORDINGS = 8
 
 @dataclass
 class Recording:
-    """A segment's launches for one set of addresses; `graph` once they came a second time."""
+    """A segment's launches for one set of addresses; `batch` once they came a second time."""
 
     calls: tuple[Call, ...]
-    graph: Graph | None = None
+    batch: Batch | None = None
 
 
 class Slot:
@@ -130,10 +130,10 @@ class Slot:
                     known.popitem(last=False)
             else:
                 known.move_to_end(key)
-                if entry.graph is None and len(entry.calls) > 1 and not recording:
-                    entry.graph = self._device.capture(entry.calls)
-            if entry.graph is not None and not recording:
-                self._device.replay(entry.graph, stream)
+                if entry.batch is None and len(entry.calls) > 1 and not recording:
+                    entry.batch = Batch(self._device, entry.calls)
+            if entry.batch is not None and not recording:
+                entry.batch.queue(stream)
             else:
                 for call in entry.calls:
                     self._device.launch(call, stream)

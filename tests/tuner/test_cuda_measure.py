@@ -25,13 +25,15 @@ from stitchtune.kernels.cuda.emulator.library import kernel_compiler
 from stitchtune.kernels.cuda.launch import CudaLauncher
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.stitch import heuristic, unfused
+from stitchtune.tuner import recording
 from stitchtune.tuner.cuda_bench import DeviceBuffer
 from stitchtune.tuner.cuda_microbench import measure_opened, nearest_model
 from stitchtune.tuner.cuda_watch import Log, Sample, facts_of
 from stitchtune.tuner.cuda_worker import Supervisor, load, undisturbed
-from stitchtune.tuner.device import CudaDevice, prepare_device
+from stitchtune.tuner.device import CudaDevice, DeviceError, prepare_device
 from stitchtune.tuner.measure import Measurer, write_subject
 from stitchtune.tuner.memory import GUARD
+from stitchtune.tuner.microbench import measure_device
 from stitchtune.tuner.protocol import Job, News, Pace, Subject
 from stitchtune.tuner.reference import Reference
 
@@ -261,6 +263,21 @@ def test_microbenchmarks_run(cache: Path) -> None:
     assert "launch" not in dict(model.sources)
     for name in ("dram_bandwidth", "cache_bandwidth", "block_bandwidth", "launch", "graph_launch", "dram_stream"):
         assert 0 < getattr(model, name) < float("inf")
+
+
+def test_a_device_that_cannot_be_opened_is_one_line(cache: Path) -> None:
+    target = replace(device_target("cuda:t4"), processors=3)
+    with pytest.raises(DeviceError, match="cuda:t4 cannot be measured: cuda:t4 cannot run here: ") as error:
+        measure_device(target, prepare_device(target, cache), cache)
+    assert "\n" not in str(error.value)
+
+
+def test_inputs_are_recorded_on_the_cpu_once_this_process_has_used_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = device_target("cuda:t4")
+    monkeypatch.setattr(recording, "_cuda_used", lambda: False)
+    assert recording.recording_target(target) is target
+    monkeypatch.setattr(recording, "_cuda_used", lambda: True)
+    assert recording.recording_target(target).kind == "cpu"
 
 
 def test_constants_of_an_unknown_architecture_are_the_nearest(cache: Path) -> None:

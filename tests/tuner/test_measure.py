@@ -106,10 +106,10 @@ def test_a_slow_candidate_is_cut_off(good: BuiltPlan, measurer: Measurer, cache:
 
 def test_the_worker_itself_may_die(good: BuiltPlan, measurer: Measurer) -> None:
     measurer.measure(good, pace=PACE)
-    process = measurer._process
-    assert process is not None
-    process.kill()
-    process.wait()
+    worker = measurer._worker
+    assert worker is not None
+    worker._process.kill()
+    worker._process.wait()
     [outcome] = measurer.measure(good, pace=PACE).candidates
     assert outcome.status == "crashed"
     [after] = measurer.measure(good, pace=PACE).candidates
@@ -121,6 +121,6 @@ def test_closing_leaves_nothing(good: BuiltPlan, cache: Path) -> None:
     with Measurer(prepare_device(host_target(), cache)) as found:
         found.load(write_subject(cache / "other", SUB, inputs, Reference(expect(SUB, inputs))))
         assert found.measure(good, pace=PACE).candidates[0].status == "ok"
-        process = found._process
-        assert process is not None
-    assert process.poll() is not None
+        worker = found._worker
+        assert worker is not None
+    assert worker._process.poll() is not None

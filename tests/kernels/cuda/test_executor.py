@@ -219,6 +219,19 @@ def test_kernels_are_recorded_when_their_addresses_come_again(tmp_path: Path, ca
     assert device.captures == 2
 
 
+def test_what_cannot_be_recorded_is_launched_one_by_one(tmp_path: Path, cache: Path) -> None:
+    class Forgetful(Spy):
+        def capture(self, calls: Any) -> Any:
+            raise LaunchError("a cooperative launch cannot be recorded", "refused")
+
+    device = Forgetful(device_of("emulated"))
+    model, feeds = three_kernels()
+    run = compiled(read(model, tmp_path), device, cache, unfused)
+    for _ in range(3):
+        agree(run(feeds), reference(model, feeds))
+    assert len(device.launched) == run.stats().launches
+
+
 def test_a_caller_that_records_gets_single_launches(tmp_path: Path, cache: Path) -> None:
     class Recording(Spy):
         def capturing(self, stream: int) -> bool:
