@@ -13,9 +13,17 @@
 #define ST_DEVICE static inline
 #define ST_INLINE_ALWAYS __attribute__((always_inline)) static inline
 #define ST_LINE int line = __builtin_LINE()
+#ifndef ST_ON_ACCESS  // tests may want to know of each launch, access and synchronisation (scope: 1 warp, 2 block, 3 grid)
+#define ST_ON_LAUNCH()
+#define ST_ON_ACCESS(base, offset, bytes, how, line)
+#define ST_ON_SYNC(scope, line)
+#endif
 
 static const StRuntime* st_runtime;
-extern "C" void st_bind(const StRuntime* runtime) { st_runtime = runtime; }
+extern "C" void st_bind(const StRuntime* runtime) {
+  st_runtime = runtime;
+  ST_ON_LAUNCH();
+}
 
 ST_INLINE_ALWAYS int st_thread() { return st_runtime->now->thread; }
 ST_INLINE_ALWAYS int st_block() { return st_runtime->now->block; }
@@ -29,11 +37,13 @@ template <class V, class T> ST_INLINE_ALWAYS V st_emulated_load(const T* p, int6
   V value{};
   if (const void* at = st_runtime->access(p, i * (int64_t)sizeof(T), sizeof(V), how, line))
     memcpy((void*)&value, at, sizeof(V));
+  ST_ON_ACCESS(p, i * (int64_t)sizeof(T), (int)sizeof(V), how, line);
   return value;
 }
 template <class V, class T> ST_INLINE_ALWAYS void st_emulated_store(T* p, int64_t i, const V& value, int how, int line) {
   if (void* at = st_runtime->access(p, i * (int64_t)sizeof(T), sizeof(V), how | ST_WRITE, line))
     memcpy(at, (const void*)&value, sizeof(V));
+  ST_ON_ACCESS(p, i * (int64_t)sizeof(T), (int)sizeof(V), how | ST_WRITE, line);
 }
 
 template <class T, class I> ST_INLINE_ALWAYS T st_load(const T* p, I i, ST_LINE) {
@@ -76,8 +86,18 @@ template <class T> ST_INLINE_ALWAYS T st_shuffle_xor(T v, int mask, ST_LINE) {
   memcpy(&v, &bits, sizeof(T));
   return v;
 }
-ST_INLINE_ALWAYS void st_sync_warp(ST_LINE) { st_runtime->sync_warp(line); }
-ST_INLINE_ALWAYS void st_sync_block(ST_LINE) { st_runtime->sync_block(line); }
+ST_INLINE_ALWAYS void st_sync_warp(ST_LINE) {
+  st_runtime->sync_warp(line);
+  ST_ON_SYNC(1, line);
+}
+ST_INLINE_ALWAYS void st_sync_block(ST_LINE) {
+  st_runtime->sync_block(line);
+  ST_ON_SYNC(2, line);
+}
+ST_INLINE_ALWAYS void st_enter_grid(ST_LINE) {
+  st_runtime->enter_grid(line);
+  ST_ON_SYNC(3, line);
+}
 ST_INLINE_ALWAYS unsigned st_atomic_add_acq_rel(unsigned* word, unsigned value, ST_LINE) {
   return st_runtime->add(word, value, line);
 }
@@ -92,10 +112,6 @@ struct StPlace {
 extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_out_of_bounds(StPlace* place, uintptr_t index) {
   st_runtime->array_bounds((int64_t)index, (int)place->line);
 }
-
-#ifdef ST_COUNT_STEPS
-extern "C" __attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc() { st_runtime->step(); }
-#endif
 
 // Calls a kernel with parameters that lie wherever `at` says.
 template <int... K> struct StIndices {};

@@ -14,18 +14,18 @@ BARRIER_LINE = 1_000_001
 """Where the lines of grid_barrier.h start, so that they are not taken for lines of the source."""
 
 _GRID = """
-#define st_sync_grid(word) (st_runtime->enter_grid(__LINE__), (st_sync_grid)(word), st_runtime->leave_grid(__LINE__))
+#define st_sync_grid(word) (st_enter_grid(), (st_sync_grid)(word), st_runtime->leave_grid(__LINE__))
 """
 
 
-def unit(source: str, symbols: Sequence[str], *, barrier: str | None = None, count_steps: bool = False) -> str:
+def unit(source: str, symbols: Sequence[str], *, barrier: str | None = None, before: str = "") -> str:
     """A whole unit. Lines of `source` keep their numbers.
 
-    barrier       another text instead of grid_barrier.h
-    count_steps   each branch counts as a step, so that no loop can go on for ever (with `STEP_FLAGS`)
+    barrier   another text instead of grid_barrier.h
+    before    text before everything else
     """
     parts = [
-        "#define ST_COUNT_STEPS\n" if count_steps else "",
+        before,
         header(),
         f'#line {BARRIER_LINE} "grid_barrier.h"\n',
         barrier if barrier is not None else _read(RUNTIME / "grid_barrier.h"),
@@ -36,9 +36,6 @@ def unit(source: str, symbols: Sequence[str], *, barrier: str | None = None, cou
         *(entry(symbol) for symbol in symbols),
     ]
     return "".join(parts)
-
-
-STEP_FLAGS = ("-fsanitize-coverage=trace-pc",)
 
 
 def header() -> str:

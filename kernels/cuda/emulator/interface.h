@@ -20,7 +20,6 @@ struct StRuntime {
   unsigned (*add)(unsigned* word, unsigned value, int line);
   unsigned (*acquire)(const unsigned* word, int line);
   void (*pause)(int line);
-  void (*step)();
   void (*array_bounds)(int64_t index, int line);
 };
 enum { ST_WRITE = 1, ST_SHARED_MEMORY = 2, ST_CACHE_GLOBAL = 4 };

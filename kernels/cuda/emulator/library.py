@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from dataclasses import replace
 from functools import cache as once
 from pathlib import Path
 
 from ...compile import Artifact, BuildFailure, Compiler, compile_units, find_compiler
-from .entries import STEP_FLAGS, runtime_source
+from .entries import runtime_source
 
 FLAGS = ("-O1", "-fwrapv", "-fno-exceptions", "-fno-strict-aliasing", "-fsanitize=bounds")
 """For kernels: compiles fast, keeps 16-byte accesses whole, and no index overflow lets the compiler assume anything.
@@ -71,9 +72,20 @@ class CountsRecord(ctypes.Structure):
     )
 
 
-def kernel_compiler(compiler: Compiler, *, count_steps: bool = False) -> Compiler:
+def kernel_compiler(compiler: Compiler) -> Compiler:
     """`compiler` with the flags that kernels of the emulator are compiled with."""
-    return replace(compiler, machine=(*FLAGS, *(STEP_FLAGS if count_steps else ())), vector_math=False)
+    poison = _POISON if _knows(compiler.path, _POISON) else ()
+    return replace(compiler, machine=(*FLAGS, *poison), vector_math=False)
+
+
+_POISON = ("-ftrivial-auto-var-init=pattern",)
+"""Registers that nothing was written to hold odd values (g++ 12 and later, clang 8 and later)."""
+
+
+@once
+def _knows(path: str, flags: tuple[str, ...]) -> bool:
+    done = subprocess.run([path, *flags, "-E", "-x", "c++", "/dev/null"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def runtime(cache: Path) -> ctypes.CDLL:

@@ -514,7 +514,6 @@ void Emulator::run(const StLaunch& asked) {
       [](unsigned* w, unsigned v, int l) { return running->add(w, v, l); },
       [](const unsigned* w, int l) { return running->acquire(w, l); },
       [](int l) { running->pause(l); },
-      []() { running->step(); },
       [](int64_t i, int l) { running->array_bounds(i, l); },
   };
   StRuntime own = runtime;
