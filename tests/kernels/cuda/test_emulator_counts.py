@@ -52,9 +52,10 @@ def test_sectors(cache: Path, index: str, sectors: int, useful: float, block_sec
     assert x.reads.bytes == pytest.approx(useful * 32 * sectors)
     assert (y.writes.sectors, y.writes.bytes) == (8, 256)
     assert (x.reads.requests, y.writes.requests) == (2, 2)
-    assert counters.U == sectors + 8
-    assert counters.B == block_sectors + 8
-    assert counters.R == 4
+    total = phase.total
+    assert total.sectors == counters.U == sectors + 8
+    assert total.block_sectors == counters.B == block_sectors + 8
+    assert total.requests == counters.R == 4
 
 
 def test_requests_of_a_thread_per_row_waste_sectors_that_the_phase_does_not(cache: Path) -> None:
