@@ -65,6 +65,10 @@ class Shares:
         """Positions of the average task along an axis."""
         return self.sub.extents[axis] / max(1, -(-self.sub.extents[axis] // self.tiles[axis]))
 
+    def fill(self, axes: Iterable[int]) -> float:
+        """Share of the threads' steps along `axes` that have something to do."""
+        return min(1.0, math.prod(self.size(a) / (self.steps(a) * self.unit(a)) for a in axes if self.steps(a)))
+
     def runs(self, axes: frozenset[int]) -> float:
         """How often a thread runs what depends on `axes`: it is hoisted out of the loops inside its innermost axis."""
         order = self.stage.order
@@ -177,8 +181,7 @@ def _pack(shares: Shares, index: Sequence[Index], layout: Layout) -> int:
     base = layout.offset(sub, index, {})
     steps = [base]
     for axis in stage.order:
-        unit = shares.unit(axis) if axis in shares.lanes or axis == stage.vector else 1
-        steps.append(layout.offset(sub, index, {axis: unit}) - base)
+        steps.append(layout.offset(sub, index, {axis: stage.width if axis == stage.vector else 1}) - base)
     for axis, tile in shares.group.parallel:
         steps.append(layout.offset(sub, index, {axis: tile}) - base if tile < sub.extents[axis] else 0)
     while pack > 1 and any(s % pack for s in steps):

@@ -96,7 +96,7 @@ def _touches(view: View, shares: Shares) -> Iterator[Touch]:
     for root in stage.combine:
         index = tuple(AxisVar(a) for a in sub.values[root].axes)
         parts = view.parts.get(root, 1)
-        yield _combined(view, shares, _touch(view, shares, root, index, "far", store=False), parts)
+        yield _combined(shares, _touch(view, shares, root, index, "far", store=False), parts)
         yield from _stores(view, shares, root)
 
 
@@ -115,10 +115,17 @@ def _scaled(touch: Touch, share: float) -> Touch:
     )
 
 
-def _combined(view: View, shares: Shares, one: Touch, parts: int) -> Touch:
-    """Reading the partial results of one element, `parts` of them: threads without elements of their own share them."""
+def part_threads(shares: Shares, parts: int) -> int:
+    """Threads that share the partial results of one element: those without elements of their own."""
     idle = shares.group.threads // shares.sharing if shares.sharing & (shares.sharing - 1) == 0 else 1
-    share = max(1, min(idle, parts // 2)) if parts >= FEW_PARTS else 1
+    while idle > 1 and idle * 2 > parts:
+        idle //= 2
+    return idle if parts >= FEW_PARTS else 1
+
+
+def _combined(shares: Shares, one: Touch, parts: int) -> Touch:
+    """Reading the partial results of one element, `parts` of them."""
+    share = part_threads(shares, parts)
     return replace(
         one,
         task=one.task * parts,
@@ -163,12 +170,11 @@ def _touch(
     runs = shares.runs(axes)
     # Warps that differ along other axes only ask for the same: of stores, one is made; of loads, L1 answers the rest.
     differing = shares.warps_along(axes)
-    count = runs * (differing if store else shares.warps)
+    count = runs * (differing if store else shares.warps) * shares.fill(axes)
     everywhere = frozenset().union(*(axes_of(i) for i in index))
     task = _distinct(sub, value, index, {a: shares.size(a) for a in everywhere})
     phase = _distinct(sub, value, index, {a: float(sub.extents[a]) for a in everywhere})
-    full = math.prod(shares.size(a) / (shares.steps(a) * shares.unit(a)) for a in axes if shares.steps(a))
-    moved = runs * differing * asked.sectors * SECTOR * min(1.0, full)
+    moved = runs * differing * asked.sectors * SECTOR * shares.fill(axes)
     return Touch(
         value=value,
         index=index,

@@ -19,7 +19,7 @@ from ..search_space.plan import Group
 from ..search_space.target import DeviceModel
 from .cuda_instructions import ACCESS, instructions
 from .cuda_lanes import WARP, Shares
-from .cuda_touch import Accesses, Touch
+from .cuda_touch import Accesses, Touch, part_threads
 from .view import View
 
 PORT_BYTES = 64.0
@@ -125,14 +125,16 @@ def _stage_work(
         wait = max(wait, moved.path)
         work += moved
     counted = instructions(view, shares)
-    issued = ACCESS * sum(t.requests for t in touches) + counted.total * shares.warps
+    busy = shares.warps * shares.fill(shares.stage.order)
+    folds = folds_of(view, shares)
+    work += Work(wavefronts=folds.requests)
+    issued = ACCESS * (sum(t.requests for t in touches) + folds.requests) + counted.total * busy
     chains = min(4.0, max(1.0, shares.overlap * max(1, shares.stage.width)))
     alone = max(counted.total * DEPENDENT_CYCLES / chains, issued * WARP / model.issue)
-    folds, synced = _folds(view, shares)
-    cycles = alone + folds * FOLD_CYCLES + synced * SYNC_CYCLES + (work.reads + work.writes) / PORT_BYTES
+    cycles = alone + folds.cycles + (work.reads + work.writes) / PORT_BYTES
     # Of a mix of instructions about two thirds are float32, which some architectures issue at half the rate.
     slots = issued * max(1.0, model.issue / model.arithmetic * 2 / 3)
-    special = counted.special * shares.warps
+    special = counted.special * busy
     return replace(work, instructions=slots, special=special, path=wait + cycles / model.clock)
 
 
@@ -165,16 +167,32 @@ def _first(touch: Touch, tasks: int, where: Where, lost: float) -> float:
     return where.misses.get(touch.value, 1.0) * spread + wasted
 
 
-def _folds(view: View, shares: Shares) -> tuple[float, float]:
-    """Steps of folds across threads that follow one another, and block synchronisations."""
-    steps = synced = 0.0
-    for root in shares.stage.values:
+@dataclass(frozen=True)
+class Folds:
+    """Folds of a stage across threads, and its synchronisation: a block's cycles, and requests to shared memory."""
+
+    cycles: float
+    requests: float
+
+
+def folds_of(view: View, shares: Shares) -> Folds:
+    """Partners in a warp exchange by shuffles; then every thread reads what the other warps have left."""
+    cycles = requests = 0.0
+    warps = shares.group.threads / WARP
+    for root in (*shares.stage.values, *shares.stage.combine):
         value = view.sub.values[root]
-        within, beyond = shares.folded(value.reduce)
-        if within * beyond <= 1:
-            continue
+        if root in shares.stage.combine:
+            threads = part_threads(shares, view.parts.get(root, 1))
+            within = min(threads, max(1, WARP // shares.sharing))
+            beyond, several = threads // within, 1
+        else:
+            within, beyond = shares.folded(value.reduce)
+            several = shares.stage.width if shares.stage.vector in value.axes else 1
         folds = max(1.0, shares.runs(frozenset(value.axes) & frozenset(shares.stage.order)))
-        steps += folds * math.log2(within * beyond)
-        synced += folds * (2.0 if beyond > 1 else 0.0)
+        cycles += folds * math.log2(within) * FOLD_CYCLES
+        if beyond > 1:
+            read = warps * several * (beyond + 1)
+            cycles += folds * (2 * SYNC_CYCLES + several * beyond * DEPENDENT_CYCLES + read)
+            requests += folds * read
     stored = [v for v in shares.stage.values if v in view.kept and view.sub.values[v].op != "input"]
-    return steps, synced + (1.0 if stored else 0.0)
+    return Folds(cycles + (SYNC_CYCLES if stored else 0.0), requests)

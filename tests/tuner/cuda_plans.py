@@ -57,6 +57,13 @@ def split_sum(sub: Subgraph, *, parts: int, threads: int = 1024, width: int = 2)
     return Plan((Kernel((Phase((first,)), Phase((second,)))),), (Edge(2, 3, "inline"),))
 
 
+def strided(sub: Subgraph, *, threads: int = 256) -> Plan:
+    """`examples.transposed` row by row: neighbouring threads read a column, a sector for every element."""
+    stage = Stage((2,), (3, 2), vector=3, width=4, lanes=((3, threads),))
+    group = Group(((2, 1), (3, 4 * threads)), (stage,), threads=threads)
+    return Plan((Kernel((Phase((group,)),)),))
+
+
 # --- softmax
 
 

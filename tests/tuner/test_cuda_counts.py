@@ -15,7 +15,7 @@ from stitchtune.search_space.plan import Plan
 from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.tuner.cuda_lanes import SECTOR
 from stitchtune.tuner.cuda_touch import accesses
-from stitchtune.tuner.cuda_work import task_count
+from stitchtune.tuner.cuda_work import folds_of, task_count
 from stitchtune.tuner.profiles import MODELS
 from stitchtune.tuner.view import view
 
@@ -33,24 +33,31 @@ SUBGRAPHS = {
 }
 
 
-def modelled(sub: Subgraph, plan: Plan) -> list[tuple[float, float, float]]:
-    """By phase, over all tasks: sectors distinct in a block that are read, those written, requests of warps."""
+Counts = tuple[float, float, float, float]
+"""Of a phase, over all tasks: sectors distinct in a block that are read, those written, requests of warps to device
+memory and to shared memory."""
+
+
+def modelled(sub: Subgraph, plan: Plan) -> list[Counts]:
+    """What the cost model thinks."""
     seen = view(sub, plan, MODELS[TARGET.name])
     found = []
     for phase in (p for k in plan.kernels for p in k.phases):
-        reads = writes = requests = 0.0
+        reads = writes = requests = shared = 0.0
         for group in phase.groups:
             tasks, touched = task_count(group, sub.extents), accesses(seen, group)
             far = [t for stage in touched.touches for t in stage if t.place == "far"]
             reads += tasks * sum({t.part: t.task for t in far if not t.store}.values()) / SECTOR
             writes += tasks * sum({t.part: t.task for t in far if t.store}.values()) / SECTOR
             requests += tasks * sum(t.requests for t in far)
-        found.append((reads, writes, requests))
+            shared += tasks * sum(t.requests for stage in touched.touches for t in stage if t.place == "block")
+            shared += tasks * sum(folds_of(seen, share).requests for share in touched.shares)
+        found.append((reads, writes, requests, shared))
     return found
 
 
-def counted(sub: Subgraph, plan: Plan, cache: Path) -> list[tuple[float, float, float]]:
-    """The same, as the emulator counts it."""
+def counted(sub: Subgraph, plan: Plan, cache: Path) -> list[Counts]:
+    """What the emulator counts."""
     [built] = emulate.build_emulated([(sub, plan)], TARGET, precision="strict", cache=cache)
     assert isinstance(built, BuiltCuda)
     rng = np.random.default_rng(0)
@@ -62,7 +69,7 @@ def counted(sub: Subgraph, plan: Plan, cache: Path) -> list[tuple[float, float, 
     for phase in (p for launch in done.counters for p in launch.phases):
         reads = sum(b.reads.block_sectors for b in phase.buffers)
         writes = sum(b.writes.block_sectors for b in phase.buffers)
-        found.append((float(reads), float(writes), float(phase.R)))
+        found.append((float(reads), float(writes), float(phase.R), float(phase.shared)))
     return found
 
 
@@ -76,3 +83,4 @@ def test_bytes_and_requests_are_those_of_the_kernel(name: str, tmp_path: Path) -
         assert found[1] == pytest.approx(expected[1], rel=0.05, abs=8)
         # the last steps of a row that is no multiple of the width are narrower
         assert found[2] == pytest.approx(expected[2], rel=0.3, abs=8)
+        assert found[3] == pytest.approx(expected[3], rel=0.1, abs=64)
