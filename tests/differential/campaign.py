@@ -71,7 +71,7 @@ class Tally:
     def from_json(data: dict[str, Any]) -> Tally:
         features = Counter({(a, b): n for a, b, n in data["features"]})
         structures = Counter(data["structures"])
-        return Tally(data["pairs"], data["incomparable"], features, structures, data["failures"])
+        return Tally(data["pairs"], data["incomparable"], features, structures, failures=data["failures"])
 
 
 def lacking(tally: Tally, wanted: Iterable[Mark], floor: int) -> list[str]:
