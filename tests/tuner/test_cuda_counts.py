@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +85,21 @@ def test_bytes_and_requests_are_those_of_the_kernel(name: str, tmp_path: Path) -
         # the last steps of a row that is no multiple of the width are narrower
         assert found[2] == pytest.approx(expected[2], rel=0.3, abs=8)
         assert found[3] == pytest.approx(expected[3], rel=0.1, abs=64)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="the emulator needs a C++ compiler")
+@pytest.mark.parametrize("pad", [0, 2])
+def test_bank_conflicts_are_those_of_the_kernel(pad: int, tmp_path: Path) -> None:
+    """A transpose through shared memory, with rows of 32 and 34 elements."""
+    sub, make = SUBGRAPHS["transposed"]
+    plan = make(sub, TARGET)
+    [buffer] = plan.buffers
+    plan = replace(plan, buffers=(replace(buffer, pad=pad),))
+    [built] = emulate.build_emulated([(sub, plan)], TARGET, precision="strict", cache=tmp_path)
+    assert isinstance(built, BuiltCuda)
+    arrays = [np.zeros(sub.shape(v), np.float32) for v in (*sub.inputs, *sub.outputs)]
+    done = emulate.run(built, arrays[:1], arrays[1:], count=True)
+    [group] = plan.kernels[0].phases[0].groups
+    stages = accesses(view(sub, plan, MODELS[TARGET.name]), group).touches
+    lost = sum(t.cycles - t.ideal for stage in stages for t in stage if t.place == "block")
+    assert lost * task_count(group, sub.extents) == done.counters[0].conflicts > 0
