@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from ..compile import BuildFailure, find_compiler
 from .built import BuiltCuda, Launch
 from .device import ALIGNMENT, Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, NoDevice, Span, Trouble
 from .emulator.emulate import build_emulated, launch_kernel
-from .opening import EMULATED
 
 _TROUBLES: dict[str, Trouble] = {
     "race": "race",
@@ -36,11 +35,6 @@ _TROUBLES: dict[str, Trouble] = {
     "limit": "refused",
 }
 """Kinds of findings (emulator/findings.py) as a device would show them."""
-
-
-def emulated_target(like: Target) -> Target:
-    """A device with the limits of `like` that is emulated."""
-    return replace(like, name=EMULATED)
 
 
 class EmulatedMemory:

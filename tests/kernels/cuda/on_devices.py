@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from stitchtune.devices import cuda_device
+from stitchtune.devices import cuda_device, emulated
 from stitchtune.kernels.cuda.device import Device, NoDevice
-from stitchtune.kernels.cuda.emulated_device import EmulatedDevice, emulated_target
+from stitchtune.kernels.cuda.emulated_device import EmulatedDevice
 from stitchtune.kernels.cuda.opening import open_device
 from stitchtune.search_space.devices import device_target
 
@@ -22,7 +22,7 @@ DEVICES = ("emulated", "cupy")
 def device_of(kind: str) -> Device:
     """A device to test on; skips, with the reason, where there is none."""
     if kind == "emulated":
-        return EmulatedDevice(emulated_target(device_target("cuda:h200")))
+        return EmulatedDevice(emulated(device_target("cuda:h200")))
     target = cuda_device()
     if target is None:
         pytest.skip("no CUDA device that CuPy can use")
