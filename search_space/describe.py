@@ -45,12 +45,18 @@ def _lines(plan: Plan) -> Iterator[str]:
             for group in phase.groups:
                 yield f"    {_group(group)}"
                 yield from (f"      {_stage(stage)}" for stage in group.stages)
+    inlined: list[str] = []
     for value, edges in groupby(plan.edges, lambda edge: edge.value):
         readers: dict[str, list[str]] = {}
         for edge in edges:
             readers.setdefault(edge.place, []).append(f"%{edge.consumer}")
+        if list(readers) == ["inline"]:
+            inlined.append(f"%{value}")
+            continue
         ways = "; ".join(f"{place} to {', '.join(to)}" for place, to in readers.items())
         yield f"%{value}: {ways}"
+    if inlined:
+        yield f"inline wherever they are read: {', '.join(inlined)}"
     for reduction in plan.reductions:
         beside = f", in one pass with %{reduction.coupled}" if reduction.coupled >= 0 else ""
         yield f"reduction %{reduction.value}: {reduction.accumulators} accumulators{beside}"

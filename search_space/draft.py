@@ -39,6 +39,7 @@ class GroupDraft:
     partial  members whose reduction runs over a parallel axis: every task leaves a partial result
     combine  reductions of earlier phases that this group's tasks combine before they use them
     row      threads that share one row (CUDA)
+    narrow   how many times narrower than possible accesses are (CUDA)
     pads     elements by which the rows of a loaded input are padded in block memory
     """
 
@@ -52,6 +53,7 @@ class GroupDraft:
     tiles: dict[int, int] = field(default_factory=dict)
     threads: int = 1
     row: int = 1
+    narrow: int = 1
     pads: dict[int, int] = field(default_factory=dict)
     tasks_per_block: int = 1
 

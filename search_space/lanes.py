@@ -40,7 +40,7 @@ def widths(context: Context, group: GroupDraft) -> dict[int, int]:
     found: dict[int, int] = {}
     for stage in group.stages:
         if stage.vector >= 0:
-            width = _width(context, group, stage)
+            width = max(1, _width(context, group, stage) // group.narrow)
             found[stage.vector] = min(width, found.get(stage.vector, width))
     return found
 

@@ -134,7 +134,8 @@ def _stage_form(sub: Subgraph, plan: Plan, at: Location, stage: Stage, target: T
     if not 1 <= stage.width <= MAX_WIDTH:
         yield Refusal("vector", f"vector width {stage.width} of stage {at}")
     for axis, factor in stage.unroll:
-        if axis not in order or axis == stage.vector or not 1 <= factor <= MAX_UNROLL:
+        own = axis in order and (axis != stage.vector or target.kind == "cuda")
+        if not own or not 1 <= factor <= MAX_UNROLL:
             yield Refusal("unroll", f"axis a{axis} by {factor} in stage {at}")
     for value in stage.values:
         domain = set(sub.values[value].domain)

@@ -16,6 +16,7 @@ from .shared_memory import group_bytes
 from .staging import form_stages
 from .threads import map_kernel, share_threads
 from .transposing import tile_inputs
+from .unrolling import unrolled
 
 Kernels = list[list[list[GroupDraft]]]
 """Kernels of phases of groups."""
@@ -76,7 +77,7 @@ def finish(context: Context, kernels: Kernels, edges: tuple[Edge, ...], ask: Ask
             edges = tile_inputs(context, group, reads, edges, ask)
     edges = tuple(Edge(e.value, e.consumer, "shuffle") if _shuffled(context, kernels, reads, e) else e for e in edges)
     return Plan(
-        kernels=tuple(_kernel(context, k) for k in kernels),
+        kernels=tuple(_kernel(context, k, ask) for k in kernels),
         edges=tuple(sorted(edges, key=lambda e: (e.value, e.consumer))),
         buffers=tuple(sorted(_buffers(kernels), key=lambda b: b.value)),
     )
@@ -127,28 +128,29 @@ def _shuffled(context: Context, kernels: Kernels, reads: Sites, edge: Edge) -> b
     return any(access.root in stage.members for access in reads[edge.value, edge.consumer])
 
 
-def _kernel(context: Context, kernel: list[list[GroupDraft]]) -> Kernel:
-    phases = tuple(Phase(tuple(_group(g) for g in phase)) for phase in kernel)
+def _kernel(context: Context, kernel: list[list[GroupDraft]], ask: Ask) -> Kernel:
+    phases = tuple(Phase(tuple(_group(context, g, ask) for g in phase)) for phase in kernel)
     blocks = [sum(-(-g.tasks(context.sub) // g.tasks_per_block) for g in phase) for phase in kernel]
     return Kernel(phases, team=max(blocks) > 1)
 
 
-def _group(group: GroupDraft) -> Group:
+def _group(context: Context, group: GroupDraft, ask: Ask) -> Group:
     return Group(
         parallel=tuple((a, group.tiles[a]) for a in group.parallel),
-        stages=tuple(_stage(s) for s in group.stages),
+        stages=tuple(_stage(s, unrolled(context, group, s, ask)) for s in group.stages),
         tasks_per_block=group.tasks_per_block,
         threads=group.threads,
     )
 
 
-def _stage(stage: StageDraft) -> Stage:
+def _stage(stage: StageDraft, unroll: tuple[tuple[int, int], ...]) -> Stage:
     return Stage(
         values=tuple(sorted((*stage.inputs, *stage.members))),
         order=stage.order,
         combine=tuple(stage.combine),
         vector=stage.vector,
         width=stage.width,
+        unroll=unroll,
         lanes=stage.lanes,
     )
 

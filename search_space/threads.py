@@ -44,6 +44,9 @@ def map_kernel(context: Context, groups: list[GroupDraft], ask: Ask, chain: list
     The groups of `chain` get the tiles of its first one, which leave room for the kernel's other groups, so that their
     blocks may keep what they hold from phase to phase.
     """
+    narrow = int(ask(Knob("vector.share", (1, 2, 4), 1)))
+    for group in groups:
+        group.narrow = narrow
     beside = BESIDE if chain and len(groups) > len(chain) else 0
     largest = max(groups, key=lambda g: context.extent(largest_domain(context, g)))
     wish = _wanted_threads(context, largest, beside)
