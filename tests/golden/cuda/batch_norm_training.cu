@@ -57,20 +57,8 @@
 //       stage %27; loops i0; vector i0 x 1; threads i0 x 32
 // %0: register to %10; block to %15
 // %10: block to %11
-// %11: inline to %12, %15
-// %12: inline to %14
-// %13: inline to %14
-// %15: inline to %16, %21
-// %16: inline to %17
 // %17: block to %18
-// %18: inline to %19, %26
-// %19: inline to %20
-// %20: inline to %21
-// %21: inline to %22
-// %22: inline to %23
-// %23: inline to %24
-// %25: inline to %27
-// %26: inline to %27
+// inline wherever they are read: %11, %12, %13, %15, %16, %18, %19, %20, %21, %22, %23, %25, %26
 
 extern "C" __global__ void __launch_bounds__(1024, 1)
 batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
@@ -121,18 +109,16 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       st_shared_store(b0, thread / 32, t19);
     }
     st_sync_block();
-
-    const float t20 = st_shared_load(b0, 0) + st_shared_load(b0, 16) + (st_shared_load(b0, 8) + st_shared_load(b0, 24));
-    const float t21 = st_shared_load(b0, 4) + st_shared_load(b0, 20) + (st_shared_load(b0, 12) + st_shared_load(b0, 28));
-    const float t22 = st_shared_load(b0, 1) + st_shared_load(b0, 17) + (st_shared_load(b0, 9) + st_shared_load(b0, 25));
-    const float t23 = st_shared_load(b0, 5) + st_shared_load(b0, 21) + (st_shared_load(b0, 13) + st_shared_load(b0, 29));
-    const float t24 = st_shared_load(b0, 2) + st_shared_load(b0, 18) + (st_shared_load(b0, 10) + st_shared_load(b0, 26));
-    const float t25 = st_shared_load(b0, 6) + st_shared_load(b0, 22) + (st_shared_load(b0, 14) + st_shared_load(b0, 30));
-    const float t26 = st_shared_load(b0, 3) + st_shared_load(b0, 19) + (st_shared_load(b0, 11) + st_shared_load(b0, 27));
-    const float t27 = st_shared_load(b0, 7) + st_shared_load(b0, 23) + (st_shared_load(b0, 15) + st_shared_load(b0, 31));
-    const float t28 = t22 + t23 + (t26 + t27);
-    if (t3 == 0 && t4 == 0) {
-      st_store(g0, k1 * 64 + k2, t20 + t21 + (t24 + t25) + t28);
+    if (thread / 32 == 0) {
+      const float t20 = st_shared_load(b0, thread % 32);
+      const float t21 = t20 + st_shuffle_xor(t20, 1);
+      const float t22 = t21 + st_shuffle_xor(t21, 2);
+      const float t23 = t22 + st_shuffle_xor(t22, 4);
+      const float t24 = t23 + st_shuffle_xor(t23, 8);
+      const float t25 = t24 + st_shuffle_xor(t24, 16);
+      if (t3 == 0 && t4 == 0) {
+        st_store(g0, k1 * 64 + k2, t25);
+      }
     }
   }
 
@@ -150,7 +136,7 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       const int t3 = thread / 256;
       if (thread < 1) {
         float a4 = 0.0f;
-        #pragma unroll 4
+        #pragma unroll 8
         for (int i5 = 0; i5 < 2; ++i5) {
           a4 += st_load_cg(g0, k1 + i5 * 64);
         }
@@ -188,19 +174,16 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
         st_shared_store(b1, thread / 32, t19);
       }
       st_sync_block();
-
-      const float t20 = st_shared_load(b1, 0) + st_shared_load(b1, 16) + (st_shared_load(b1, 8) + st_shared_load(b1, 24));
-      const float t21 = st_shared_load(b1, 4) + st_shared_load(b1, 20) + (st_shared_load(b1, 12) + st_shared_load(b1, 28));
-      const float t22 = st_shared_load(b1, 1) + st_shared_load(b1, 17) + (st_shared_load(b1, 9) + st_shared_load(b1, 25));
-      const float t23 = st_shared_load(b1, 5) + st_shared_load(b1, 21) + (st_shared_load(b1, 13) + st_shared_load(b1, 29));
-      const float t24 = st_shared_load(b1, 2) + st_shared_load(b1, 18) + (st_shared_load(b1, 10) + st_shared_load(b1, 26));
-      const float t25 = st_shared_load(b1, 6) + st_shared_load(b1, 22) + (st_shared_load(b1, 14) + st_shared_load(b1, 30));
-      const float t26 = st_shared_load(b1, 3) + st_shared_load(b1, 19) + (st_shared_load(b1, 11) + st_shared_load(b1, 27));
-      const float t27 = st_shared_load(b1, 7) + st_shared_load(b1, 23) + (st_shared_load(b1, 15) + st_shared_load(b1, 31));
-      const float t28 = t22 + t23 + (t26 + t27);
-      if (t2 == 0 && t3 == 0) {
-        const float t29 = t20 + t21 + (t24 + t25) + t28;
-        st_store(g1, task % 2 * 64 + k1, t29);
+      if (thread / 32 == 0) {
+        const float t20 = st_shared_load(b1, thread % 32);
+        const float t21 = t20 + st_shuffle_xor(t20, 1);
+        const float t22 = t21 + st_shuffle_xor(t21, 2);
+        const float t23 = t22 + st_shuffle_xor(t22, 4);
+        const float t24 = t23 + st_shuffle_xor(t23, 8);
+        const float t25 = t24 + st_shuffle_xor(t24, 16);
+        if (t2 == 0 && t3 == 0) {
+          st_store(g1, task % 2 * 64 + k1, t25);
+        }
       }
     } else {
       const int task = block - 128;
@@ -208,7 +191,7 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       const int k1 = task * 32;
       if (thread < 32) {
         float a2 = 0.0f;
-        #pragma unroll 4
+        #pragma unroll 8
         for (int i3 = 0; i3 < 2; ++i3) {
           a2 += st_load_cg(g0, k1 + thread + i3 * 64);
         }
@@ -233,13 +216,13 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       const int k1 = task / 2;
       if (thread < 1) {
         float a2 = 0.0f;
-        #pragma unroll 4
+        #pragma unroll 8
         for (int i3 = 0; i3 < 2; ++i3) {
           a2 += st_load_cg(g0, k1 + i3 * 64);
         }
         st_shared_store(b0, 0, a2);
         float a4 = 0.0f;
-        #pragma unroll 4
+        #pragma unroll 8
         for (int i5 = 0; i5 < 2; ++i5) {
           a4 += st_load_cg(g1, k1 + i5 * 64);
         }
@@ -271,7 +254,7 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       const int k1 = task * 32;
       if (thread < 32) {
         float a2 = 0.0f;
-        #pragma unroll 4
+        #pragma unroll 8
         for (int i3 = 0; i3 < 2; ++i3) {
           a2 += st_load_cg(g1, k1 + thread + i3 * 64);
         }

@@ -19,11 +19,7 @@
 //   phase 0
 //     group: tasks over i0 by 2, i1 by 3072
 //       stage %10; loops i0 i1; vector i1 x 8; threads i0 x 2, i1 x 128
-// %5: inline to %6, %10
-// %6: inline to %7
-// %7: inline to %8
-// %8: inline to %9
-// %9: inline to %10
+// inline wherever they are read: %5, %6, %7, %8, %9
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 bias_gelu(const uint16_t* __restrict__ x0, const uint16_t* __restrict__ x1,

@@ -8,7 +8,7 @@
 // kernel 0, blocks of 1024 threads
 //   phase 0
 //     group: tasks over i0 by 128, i1 by 1024
-//       stage %1; loops i0 i1; vector i0 x 4; threads i1 x 32, i0 x 32
+//       stage %1; loops i0 i1; vector i0 x 4; threads i1 x 32, i0 x 32; unrolled i1 x 2
 //   phase 1 (after a barrier)
 //     group: tasks over i0 by 32
 //       stage; combines %1; loops i0; vector i0 x 1; threads i0 x 32
@@ -33,6 +33,7 @@ column_sum(const float* __restrict__ x0, float* __restrict__ y0, float* g0, unsi
     }
 
     const int k6 = k1 * 1024;
+    #pragma unroll 2
     for (int i7 = warp; i7 < 1024; i7 += 32) {
       float q8[4];
       st_unpack(q8, st_load_pack<4>(x0, (k6 + i7) * 1024 + k2 + i3));
@@ -48,53 +49,55 @@ column_sum(const float* __restrict__ x0, float* __restrict__ y0, float* g0, unsi
       st_shared_store(b0, t10 + e11 * 1024, w4[e11]);
     }
     st_sync_block();
-
-    float q12[4];
-    #pragma unroll
-    for (int e13 = 0; e13 < 4; ++e13) {
-      const float t14 = st_shared_load(b0, lane + e13 * 1024);
-      const float t15 = st_shared_load(b0, lane + e13 * 1024 + 512);
-      const float t16 = st_shared_load(b0, lane + e13 * 1024 + 32);
-      const float t17 = st_shared_load(b0, lane + e13 * 1024 + 544);
-      const float t18 = st_shared_load(b0, lane + e13 * 1024 + 64);
-      const float t19 = st_shared_load(b0, lane + e13 * 1024 + 576);
-      const float t20 = st_shared_load(b0, lane + e13 * 1024 + 96);
-      const float t21 = st_shared_load(b0, lane + e13 * 1024 + 608);
-      const float t22 = st_shared_load(b0, lane + e13 * 1024 + 128);
-      const float t23 = st_shared_load(b0, lane + e13 * 1024 + 640);
-      const float t24 = st_shared_load(b0, lane + e13 * 1024 + 160);
-      const float t25 = st_shared_load(b0, lane + e13 * 1024 + 672);
-      const float t26 = st_shared_load(b0, lane + e13 * 1024 + 192);
-      const float t27 = st_shared_load(b0, lane + e13 * 1024 + 704);
-      const float t28 = st_shared_load(b0, lane + e13 * 1024 + 224);
-      const float t29 = st_shared_load(b0, lane + e13 * 1024 + 736);
-      const float t30 = st_shared_load(b0, lane + e13 * 1024 + 256);
-      const float t31 = st_shared_load(b0, lane + e13 * 1024 + 768);
-      const float t32 = st_shared_load(b0, lane + e13 * 1024 + 288);
-      const float t33 = st_shared_load(b0, lane + e13 * 1024 + 800);
-      const float t34 = st_shared_load(b0, lane + e13 * 1024 + 320);
-      const float t35 = st_shared_load(b0, lane + e13 * 1024 + 832);
-      const float t36 = st_shared_load(b0, lane + e13 * 1024 + 352);
-      const float t37 = st_shared_load(b0, lane + e13 * 1024 + 864);
-      const float t38 = st_shared_load(b0, lane + e13 * 1024 + 384);
-      const float t39 = st_shared_load(b0, lane + e13 * 1024 + 896);
-      const float t40 = st_shared_load(b0, lane + e13 * 1024 + 416);
-      const float t41 = st_shared_load(b0, lane + e13 * 1024 + 928);
-      const float t42 = st_shared_load(b0, lane + e13 * 1024 + 448);
-      const float t43 = st_shared_load(b0, lane + e13 * 1024 + 960);
-      const float t44 = st_shared_load(b0, lane + e13 * 1024 + 480);
-      const float t45 = st_shared_load(b0, lane + e13 * 1024 + 992);
-      const float t46 = t22 + t23 + (t38 + t39);
-      const float t47 = t24 + t25 + (t40 + t41);
-      const float t48 = t26 + t27 + (t42 + t43);
-      const float t49 = t28 + t29 + (t44 + t45);
-      const float t50 = t18 + t19 + (t34 + t35) + t48;
-      const float t51 = t20 + t21 + (t36 + t37) + t49;
-      const float t52 = t16 + t17 + (t32 + t33) + t47 + t51;
-      q12[e13] = t14 + t15 + (t30 + t31) + t46 + t50 + t52;
-    }
-    if (warp == 0) {
-      st_store_pack<4>(g0, k1 * 1024 + k2 + i3, st_packed<4>(q12));
+    if (thread / 32 == 0) {
+      float q12[4];
+      #pragma unroll
+      for (int e13 = 0; e13 < 4; ++e13) {
+        const float t14 = st_shared_load(b0, lane + e13 * 1024);
+        const float t15 = st_shared_load(b0, lane + e13 * 1024 + 128);
+        const float t16 = st_shared_load(b0, lane + e13 * 1024 + 32);
+        const float t17 = st_shared_load(b0, lane + e13 * 1024 + 160);
+        const float t18 = st_shared_load(b0, lane + e13 * 1024 + 64);
+        const float t19 = st_shared_load(b0, lane + e13 * 1024 + 192);
+        const float t20 = st_shared_load(b0, lane + e13 * 1024 + 96);
+        const float t21 = st_shared_load(b0, lane + e13 * 1024 + 224);
+        const float t22 = t16 + t17 + (t20 + t21);
+        const float t23 = st_shared_load(b0, lane + e13 * 1024 + 256);
+        const float t24 = st_shared_load(b0, lane + e13 * 1024 + 384);
+        const float t25 = st_shared_load(b0, lane + e13 * 1024 + 288);
+        const float t26 = st_shared_load(b0, lane + e13 * 1024 + 416);
+        const float t27 = st_shared_load(b0, lane + e13 * 1024 + 320);
+        const float t28 = st_shared_load(b0, lane + e13 * 1024 + 448);
+        const float t29 = st_shared_load(b0, lane + e13 * 1024 + 352);
+        const float t30 = st_shared_load(b0, lane + e13 * 1024 + 480);
+        const float t31 = t25 + t26 + (t29 + t30);
+        const float t32 = t23 + t24 + (t27 + t28) + t31;
+        const float t33 = st_shared_load(b0, lane + e13 * 1024 + 512);
+        const float t34 = st_shared_load(b0, lane + e13 * 1024 + 640);
+        const float t35 = st_shared_load(b0, lane + e13 * 1024 + 544);
+        const float t36 = st_shared_load(b0, lane + e13 * 1024 + 672);
+        const float t37 = st_shared_load(b0, lane + e13 * 1024 + 576);
+        const float t38 = st_shared_load(b0, lane + e13 * 1024 + 704);
+        const float t39 = st_shared_load(b0, lane + e13 * 1024 + 608);
+        const float t40 = st_shared_load(b0, lane + e13 * 1024 + 736);
+        const float t41 = t35 + t36 + (t39 + t40);
+        const float t42 = t33 + t34 + (t37 + t38) + t41;
+        const float t43 = st_shared_load(b0, lane + e13 * 1024 + 768);
+        const float t44 = st_shared_load(b0, lane + e13 * 1024 + 896);
+        const float t45 = st_shared_load(b0, lane + e13 * 1024 + 800);
+        const float t46 = st_shared_load(b0, lane + e13 * 1024 + 928);
+        const float t47 = st_shared_load(b0, lane + e13 * 1024 + 832);
+        const float t48 = st_shared_load(b0, lane + e13 * 1024 + 960);
+        const float t49 = st_shared_load(b0, lane + e13 * 1024 + 864);
+        const float t50 = st_shared_load(b0, lane + e13 * 1024 + 992);
+        const float t51 = t45 + t46 + (t49 + t50);
+        const float t52 = t14 + t15 + (t18 + t19) + t22 + t32 + t42;
+        const float t53 = t43 + t44 + (t47 + t48) + t51;
+        q12[e13] = t52 + t53;
+      }
+      if (warp == 0) {
+        st_store_pack<4>(g0, k1 * 1024 + k2 + i3, st_packed<4>(q12));
+      }
     }
     st_sync_block();
   }
@@ -104,14 +107,28 @@ column_sum(const float* __restrict__ x0, float* __restrict__ y0, float* g0, unsi
   // phase 1
   if (const int block = st_block(); block < 32) {
     const int task = block;
+    float* b0 = ST_SHARED(float, 0);
     const int k1 = task * 32;
-    if (thread < 32) {
-      float a2 = 0.0f;
-      #pragma unroll 4
-      for (int i3 = 0; i3 < 16; ++i3) {
-        a2 += st_load_cg(g0, k1 + thread + i3 * 1024);
-      }
-      st_store(y0, k1 + thread, a2);
+    const int lane = thread % 32;
+    const int t2 = thread / 32 % 16;
+    float a3 = 0.0f;
+    const int t4 = thread % 32 + thread / 512 * 32;
+    a3 += st_load_cg(g0, k1 + lane + t2 * 1024);
+    st_shared_store(b0, t4 + t2 * 64, a3);
+    st_sync_block();
+
+    const float t5 = st_shared_load(b0, t4) + st_shared_load(b0, t4 + 256);
+    const float t6 = st_shared_load(b0, t4 + 128) + st_shared_load(b0, t4 + 384);
+    const float t7 = st_shared_load(b0, t4 + 64) + st_shared_load(b0, t4 + 320);
+    const float t8 = st_shared_load(b0, t4 + 192) + st_shared_load(b0, t4 + 448);
+    const float t9 = st_shared_load(b0, t4 + 512) + st_shared_load(b0, t4 + 768);
+    const float t10 = st_shared_load(b0, t4 + 640) + st_shared_load(b0, t4 + 896);
+    const float t11 = st_shared_load(b0, t4 + 576) + st_shared_load(b0, t4 + 832);
+    const float t12 = st_shared_load(b0, t4 + 704) + st_shared_load(b0, t4 + 960);
+    const float t13 = t9 + t10 + (t11 + t12);
+    if (t2 == 0 && thread / 512 == 0) {
+      st_store(y0, k1 + lane, t5 + t6 + (t7 + t8) + t13);
     }
+    st_sync_block();
   }
 }

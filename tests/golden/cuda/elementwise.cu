@@ -13,9 +13,7 @@
 //   phase 0
 //     group: tasks over i1 by 1024
 //       stage %5; loops i1; vector i1 x 4; threads i1 x 256
-// %2: inline to %3
-// %3: inline to %4
-// %4: inline to %5
+// inline wherever they are read: %2, %3, %4
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 elementwise(const float* __restrict__ x0, float* __restrict__ y0) {

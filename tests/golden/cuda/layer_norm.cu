@@ -32,15 +32,9 @@
 //       stage %17; loops i0 i1; vector i1 x 4; threads i1 x 256
 // %6: register to %7, %9
 // %7: register to %8
-// %8: inline to %9
 // %9: register to %10, %15
-// %10: inline to %11
 // %11: register to %12
-// %12: inline to %13
-// %13: inline to %14
-// %14: inline to %15
-// %15: inline to %16
-// %16: inline to %17
+// inline wherever they are read: %8, %10, %12, %13, %14, %15, %16
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 layer_norm(const float* __restrict__ x0, const float* __restrict__ x1,
@@ -54,87 +48,89 @@ layer_norm(const float* __restrict__ x0, const float* __restrict__ x1,
     float h2[16];
     const int warp = thread / 32;
     const bool t3 = thread % 32 == 0;
+    const int t4 = thread % 8;
 
-    float w4[4];
+    float w5[4];
     #pragma unroll
-    for (int l5 = 0; l5 < 4; ++l5) {
-      w4[l5] = 0.0f;
+    for (int l6 = 0; l6 < 4; ++l6) {
+      w5[l6] = 0.0f;
     }
     #pragma unroll
-    for (int s6 = 0; s6 < 4; ++s6) {
-      const int i7 = thread * 4 + s6 * 1024;
-      float q8[4];
-      st_unpack(q8, st_load_pack<4>(x0, task * 4096 + i7));
+    for (int s7 = 0; s7 < 4; ++s7) {
+      const int i8 = thread * 4 + s7 * 1024;
       float q9[4];
-      st_unpack(q9, st_load_pack<4>(x1, task * 4096 + i7));
+      st_unpack(q9, st_load_pack<4>(x0, task * 4096 + i8));
+      float q10[4];
+      st_unpack(q10, st_load_pack<4>(x1, task * 4096 + i8));
       #pragma unroll
-      for (int e10 = 0; e10 < 4; ++e10) {
-        const float t11 = q8[e10] + q9[e10];
-        h1[s6 * 4 + e10] = t11;
-        w4[e10] += t11;
+      for (int e11 = 0; e11 < 4; ++e11) {
+        const float t12 = q9[e11] + q10[e11];
+        h1[s7 * 4 + e11] = t12;
+        w5[e11] += t12;
       }
     }
 
-    const float t12 = w4[0] + w4[2] + (w4[1] + w4[3]);
-    const float t13 = t12 + st_shuffle_xor(t12, 1);
-    const float t14 = t13 + st_shuffle_xor(t13, 2);
-    const float t15 = t14 + st_shuffle_xor(t14, 4);
-    const float t16 = t15 + st_shuffle_xor(t15, 8);
-    const float t17 = t16 + st_shuffle_xor(t16, 16);
+    const float t13 = w5[0] + w5[2] + (w5[1] + w5[3]);
+    const float t14 = t13 + st_shuffle_xor(t13, 1);
+    const float t15 = t14 + st_shuffle_xor(t14, 2);
+    const float t16 = t15 + st_shuffle_xor(t15, 4);
+    const float t17 = t16 + st_shuffle_xor(t16, 8);
+    const float t18 = t17 + st_shuffle_xor(t17, 16);
     if (t3) {
-      st_shared_store(b0, warp, t17);
+      st_shared_store(b0, warp, t18);
     }
     st_sync_block();
 
-    const float t18 = st_shared_load(b0, 0) + st_shared_load(b0, 4) + (st_shared_load(b0, 2) + st_shared_load(b0, 6));
-    const float t19 = st_shared_load(b0, 1) + st_shared_load(b0, 5) + (st_shared_load(b0, 3) + st_shared_load(b0, 7));
+    const float t19 = st_shared_load(b0, t4);
+    const float t20 = t19 + st_shuffle_xor(t19, 1);
+    const float t21 = t20 + st_shuffle_xor(t20, 2);
+    const float t22 = (t21 + st_shuffle_xor(t21, 4)) / 4096.0f;
 
-    float w20[4];
+    float w23[4];
     #pragma unroll
-    for (int l21 = 0; l21 < 4; ++l21) {
-      w20[l21] = 0.0f;
+    for (int l24 = 0; l24 < 4; ++l24) {
+      w23[l24] = 0.0f;
     }
-
-    const float t22 = (t18 + t19) / 4096.0f;
     #pragma unroll
-    for (int s23 = 0; s23 < 4; ++s23) {
+    for (int s25 = 0; s25 < 4; ++s25) {
       #pragma unroll
-      for (int e24 = 0; e24 < 4; ++e24) {
-        const float t25 = h1[s23 * 4 + e24] - t22;
-        h2[s23 * 4 + e24] = t25;
-        w20[e24] += t25 * t25;
+      for (int e26 = 0; e26 < 4; ++e26) {
+        const float t27 = h1[s25 * 4 + e26] - t22;
+        h2[s25 * 4 + e26] = t27;
+        w23[e26] += t27 * t27;
       }
     }
 
-    const float t26 = w20[0] + w20[2] + (w20[1] + w20[3]);
-    const float t27 = t26 + st_shuffle_xor(t26, 1);
-    const float t28 = t27 + st_shuffle_xor(t27, 2);
-    const float t29 = t28 + st_shuffle_xor(t28, 4);
-    const float t30 = t29 + st_shuffle_xor(t29, 8);
-    const float t31 = t30 + st_shuffle_xor(t30, 16);
+    const float t28 = w23[0] + w23[2] + (w23[1] + w23[3]);
+    const float t29 = t28 + st_shuffle_xor(t28, 1);
+    const float t30 = t29 + st_shuffle_xor(t29, 2);
+    const float t31 = t30 + st_shuffle_xor(t30, 4);
+    const float t32 = t31 + st_shuffle_xor(t31, 8);
+    const float t33 = t32 + st_shuffle_xor(t32, 16);
     if (t3) {
-      st_shared_store(b1, warp, t31);
+      st_shared_store(b1, warp, t33);
     }
     st_sync_block();
 
-    const float t32 = st_shared_load(b1, 0) + st_shared_load(b1, 4) + (st_shared_load(b1, 2) + st_shared_load(b1, 6));
-    const float t33 = st_shared_load(b1, 1) + st_shared_load(b1, 5) + (st_shared_load(b1, 3) + st_shared_load(b1, 7));
-    const float t34 = sqrtf((t32 + t33) / 4096.0f + 1e-05f);
+    const float t34 = st_shared_load(b1, t4);
+    const float t35 = t34 + st_shuffle_xor(t34, 1);
+    const float t36 = t35 + st_shuffle_xor(t35, 2);
+    const float t37 = sqrtf((t36 + st_shuffle_xor(t36, 4)) / 4096.0f + 1e-05f);
     #pragma unroll
-    for (int s35 = 0; s35 < 4; ++s35) {
-      const int i36 = thread * 4 + s35 * 1024;
-      float q37[4];
-      st_unpack(q37, st_load_pack<4>(x2, i36));
-      float q38[4];
-      st_unpack(q38, st_load_pack<4>(x3, i36));
-      float q39[4];
+    for (int s38 = 0; s38 < 4; ++s38) {
+      const int i39 = thread * 4 + s38 * 1024;
+      float q40[4];
+      st_unpack(q40, st_load_pack<4>(x2, i39));
+      float q41[4];
+      st_unpack(q41, st_load_pack<4>(x3, i39));
+      float q42[4];
       #pragma unroll
-      for (int e40 = 0; e40 < 4; ++e40) {
-        const float t41 = h2[s35 * 4 + e40] / t34 * q37[e40];
-        const float t42 = q38[e40];
-        q39[e40] = t41 + t42;
+      for (int e43 = 0; e43 < 4; ++e43) {
+        const float t44 = h2[s38 * 4 + e43] / t37 * q40[e43];
+        const float t45 = q41[e43];
+        q42[e43] = t44 + t45;
       }
-      st_store_pack<4>(y0, task * 4096 + i36, st_packed<4>(q39));
+      st_store_pack<4>(y0, task * 4096 + i39, st_packed<4>(q42));
     }
     st_sync_block();
   }

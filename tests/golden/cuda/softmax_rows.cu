@@ -17,9 +17,9 @@
 //       stage %5; loops i0 i1; vector i1 x 4; threads i0 x 8, i1 x 32
 // %0: register to %1, %2
 // %1: register to %2
-// %2: inline to %3
 // %3: register to %4, %5
 // %4: register to %5
+// inline wherever they are read: %2
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 softmax_rows(const float* __restrict__ x0, float* __restrict__ y0) {

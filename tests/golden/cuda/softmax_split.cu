@@ -12,20 +12,19 @@
 // kernel 0, blocks of 1024 threads
 //   phase 0
 //     group: tasks over i0 by 1, i1 by 31776
-//       stage %0, %1; loops i0 i1; vector i1 x 4; threads i1 x 1024
+//       stage %0, %1; loops i0 i1; vector i1 x 4; threads i1 x 1024; unrolled i1 x 2
 //   phase 1 (after a barrier)
 //     group: tasks over i0 by 1, i1 by 31776
 //       stage; combines %1; loops i0
-//       stage %4; loops i0 i1; vector i1 x 4; threads i1 x 1024
+//       stage %4; loops i0 i1; vector i1 x 4; threads i1 x 1024; unrolled i1 x 2
 //   phase 2 (after a barrier)
 //     group: tasks over i0 by 1, i1 by 31776
 //       stage; combines %4, %1; loops i0
-//       stage %5; loops i0 i1; vector i1 x 4; threads i1 x 1024
+//       stage %5; loops i0 i1; vector i1 x 4; threads i1 x 1024; unrolled i1 x 2
 // %0: register to %1; block to %2
 // %1: block to %2
-// %2: inline to %3
-// %3: inline to %4, %5
 // %4: block to %5
+// inline wherever they are read: %2, %3
 
 extern "C" __global__ void __launch_bounds__(1024, 1)
 softmax_split(const float* __restrict__ x0, float* __restrict__ y0, float* g0, float* g1,
@@ -45,6 +44,7 @@ softmax_split(const float* __restrict__ x0, float* __restrict__ y0, float* g0, f
     for (int l5 = 0; l5 < 4; ++l5) {
       w4[l5] = -ST_INFINITY;
     }
+    #pragma unroll 2
     for (int i6 = thread * 4; i6 < st_min(31776, 2097152 - k2); i6 += 4096) {
       float q7[4];
       st_unpack(q7, st_load_pack<4>(x0, k3 * 2097152 + k2 + i6));
@@ -68,18 +68,16 @@ softmax_split(const float* __restrict__ x0, float* __restrict__ y0, float* g0, f
       st_shared_store(b0, thread / 32, t16);
     }
     st_sync_block();
-
-    const float t17 = st_max(st_max(st_shared_load(b0, 0), st_shared_load(b0, 16)), st_max(st_shared_load(b0, 8), st_shared_load(b0, 24)));
-    const float t18 = st_max(st_max(st_shared_load(b0, 4), st_shared_load(b0, 20)), st_max(st_shared_load(b0, 12), st_shared_load(b0, 28)));
-    const float t19 = st_max(st_max(st_shared_load(b0, 1), st_shared_load(b0, 17)), st_max(st_shared_load(b0, 9), st_shared_load(b0, 25)));
-    const float t20 = st_max(st_max(st_shared_load(b0, 5), st_shared_load(b0, 21)), st_max(st_shared_load(b0, 13), st_shared_load(b0, 29)));
-    const float t21 = st_max(st_max(st_shared_load(b0, 2), st_shared_load(b0, 18)), st_max(st_shared_load(b0, 10), st_shared_load(b0, 26)));
-    const float t22 = st_max(st_max(st_shared_load(b0, 6), st_shared_load(b0, 22)), st_max(st_shared_load(b0, 14), st_shared_load(b0, 30)));
-    const float t23 = st_max(st_max(st_shared_load(b0, 3), st_shared_load(b0, 19)), st_max(st_shared_load(b0, 11), st_shared_load(b0, 27)));
-    const float t24 = st_max(st_max(st_shared_load(b0, 7), st_shared_load(b0, 23)), st_max(st_shared_load(b0, 15), st_shared_load(b0, 31)));
-    const float t25 = st_max(st_max(t19, t20), st_max(t23, t24));
-    if (thread == 0) {
-      st_store(g0, k1 * 2 + k3, st_max(st_max(st_max(t17, t18), st_max(t21, t22)), t25));
+    if (thread / 32 == 0) {
+      const float t17 = st_shared_load(b0, thread % 32);
+      const float t18 = st_max(t17, st_shuffle_xor(t17, 1));
+      const float t19 = st_max(t18, st_shuffle_xor(t18, 2));
+      const float t20 = st_max(t19, st_shuffle_xor(t19, 4));
+      const float t21 = st_max(t20, st_shuffle_xor(t20, 8));
+      const float t22 = st_max(t21, st_shuffle_xor(t21, 16));
+      if (thread == 0) {
+        st_store(g0, k1 * 2 + k3, t22);
+      }
     }
   }
 
@@ -93,54 +91,60 @@ softmax_split(const float* __restrict__ x0, float* __restrict__ y0, float* g0, f
     float* b1 = ST_SHARED(float, 127168);
     const int k1 = task % 66;
     const int k2 = task / 66;
-    if (thread < 1) {
+    if (thread < 32) {
       float a3 = -ST_INFINITY;
-      #pragma unroll 4
-      for (int i4 = 0; i4 < 66; ++i4) {
+      #pragma unroll 8
+      for (int i4 = thread; i4 < 66; i4 += 32) {
         a3 = st_max(a3, st_load_cg(g0, k2 + i4 * 2));
       }
-      st_shared_store(b0, 0, a3);
+      const float t5 = st_max(a3, st_shuffle_xor(a3, 1));
+      const float t6 = st_max(t5, st_shuffle_xor(t5, 2));
+      const float t7 = st_max(t6, st_shuffle_xor(t6, 4));
+      const float t8 = st_max(t7, st_shuffle_xor(t7, 8));
+      const float t9 = st_max(t8, st_shuffle_xor(t8, 16));
+      if (thread == 0) {
+        st_shared_store(b0, 0, t9);
+      }
     }
     st_sync_block();
 
-    const float t5 = st_shared_load(b0, 0);
+    const float t10 = st_shared_load(b0, 0);
 
-    float w6[4];
+    float w11[4];
     #pragma unroll
-    for (int l7 = 0; l7 < 4; ++l7) {
-      w6[l7] = 0.0f;
+    for (int l12 = 0; l12 < 4; ++l12) {
+      w11[l12] = 0.0f;
     }
-    for (int i8 = thread * 4; i8 < st_min(31776, 2097152 - k1 * 31776); i8 += 4096) {
-      float q9[4];
-      st_unpack(q9, st_shared_load_pack<4>(c0, i8));
+    #pragma unroll 2
+    for (int i13 = thread * 4; i13 < st_min(31776, 2097152 - k1 * 31776); i13 += 4096) {
+      float q14[4];
+      st_unpack(q14, st_shared_load_pack<4>(c0, i13));
       #pragma unroll
-      for (int e10 = 0; e10 < 4; ++e10) {
-        w6[e10] += expf(q9[e10] - t5);
+      for (int e15 = 0; e15 < 4; ++e15) {
+        w11[e15] += expf(q14[e15] - t10);
       }
     }
 
-    const float t11 = w6[0] + w6[2] + (w6[1] + w6[3]);
-    const float t12 = t11 + st_shuffle_xor(t11, 1);
-    const float t13 = t12 + st_shuffle_xor(t12, 2);
-    const float t14 = t13 + st_shuffle_xor(t13, 4);
-    const float t15 = t14 + st_shuffle_xor(t14, 8);
-    const float t16 = t15 + st_shuffle_xor(t15, 16);
+    const float t16 = w11[0] + w11[2] + (w11[1] + w11[3]);
+    const float t17 = t16 + st_shuffle_xor(t16, 1);
+    const float t18 = t17 + st_shuffle_xor(t17, 2);
+    const float t19 = t18 + st_shuffle_xor(t18, 4);
+    const float t20 = t19 + st_shuffle_xor(t19, 8);
+    const float t21 = t20 + st_shuffle_xor(t20, 16);
     if (thread % 32 == 0) {
-      st_shared_store(b1, thread / 32, t16);
+      st_shared_store(b1, thread / 32, t21);
     }
     st_sync_block();
-
-    const float t17 = st_shared_load(b1, 0) + st_shared_load(b1, 16) + (st_shared_load(b1, 8) + st_shared_load(b1, 24));
-    const float t18 = st_shared_load(b1, 4) + st_shared_load(b1, 20) + (st_shared_load(b1, 12) + st_shared_load(b1, 28));
-    const float t19 = st_shared_load(b1, 1) + st_shared_load(b1, 17) + (st_shared_load(b1, 9) + st_shared_load(b1, 25));
-    const float t20 = st_shared_load(b1, 5) + st_shared_load(b1, 21) + (st_shared_load(b1, 13) + st_shared_load(b1, 29));
-    const float t21 = st_shared_load(b1, 2) + st_shared_load(b1, 18) + (st_shared_load(b1, 10) + st_shared_load(b1, 26));
-    const float t22 = st_shared_load(b1, 6) + st_shared_load(b1, 22) + (st_shared_load(b1, 14) + st_shared_load(b1, 30));
-    const float t23 = st_shared_load(b1, 3) + st_shared_load(b1, 19) + (st_shared_load(b1, 11) + st_shared_load(b1, 27));
-    const float t24 = st_shared_load(b1, 7) + st_shared_load(b1, 23) + (st_shared_load(b1, 15) + st_shared_load(b1, 31));
-    const float t25 = t19 + t20 + (t23 + t24);
-    if (thread == 0) {
-      st_store(g1, k1 * 2 + k2, t17 + t18 + (t21 + t22) + t25);
+    if (thread / 32 == 0) {
+      const float t22 = st_shared_load(b1, thread % 32);
+      const float t23 = t22 + st_shuffle_xor(t22, 1);
+      const float t24 = t23 + st_shuffle_xor(t23, 2);
+      const float t25 = t24 + st_shuffle_xor(t24, 4);
+      const float t26 = t25 + st_shuffle_xor(t25, 8);
+      const float t27 = t26 + st_shuffle_xor(t26, 16);
+      if (thread == 0) {
+        st_store(g1, k1 * 2 + k2, t27);
+      }
     }
   }
 
@@ -154,33 +158,49 @@ softmax_split(const float* __restrict__ x0, float* __restrict__ y0, float* g0, f
     float* b1 = ST_SHARED(float, 127168);
     const int k1 = task % 66 * 31776;
     const int k2 = task / 66;
-    if (thread < 1) {
-      float a3 = -ST_INFINITY;
-      #pragma unroll 4
-      for (int i4 = 0; i4 < 66; ++i4) {
-        a3 = st_max(a3, st_load_cg(g0, k2 + i4 * 2));
+    if (thread < 32) {
+      const bool t3 = thread == 0;
+      float a4 = -ST_INFINITY;
+      #pragma unroll 8
+      for (int i5 = thread; i5 < 66; i5 += 32) {
+        a4 = st_max(a4, st_load_cg(g0, k2 + i5 * 2));
       }
-      st_shared_store(b0, 0, a3);
-      float a5 = 0.0f;
-      #pragma unroll 4
-      for (int i6 = 0; i6 < 66; ++i6) {
-        a5 += st_load_cg(g1, k2 + i6 * 2);
+      const float t6 = st_max(a4, st_shuffle_xor(a4, 1));
+      const float t7 = st_max(t6, st_shuffle_xor(t6, 2));
+      const float t8 = st_max(t7, st_shuffle_xor(t7, 4));
+      const float t9 = st_max(t8, st_shuffle_xor(t8, 8));
+      const float t10 = st_max(t9, st_shuffle_xor(t9, 16));
+      if (t3) {
+        st_shared_store(b0, 0, t10);
       }
-      st_shared_store(b1, 0, a5);
+      float a11 = 0.0f;
+      #pragma unroll 8
+      for (int i12 = thread; i12 < 66; i12 += 32) {
+        a11 += st_load_cg(g1, k2 + i12 * 2);
+      }
+      const float t13 = a11 + st_shuffle_xor(a11, 1);
+      const float t14 = t13 + st_shuffle_xor(t13, 2);
+      const float t15 = t14 + st_shuffle_xor(t14, 4);
+      const float t16 = t15 + st_shuffle_xor(t15, 8);
+      const float t17 = t16 + st_shuffle_xor(t16, 16);
+      if (t3) {
+        st_shared_store(b1, 0, t17);
+      }
     }
     st_sync_block();
 
-    const float t7 = st_shared_load(b0, 0);
-    const float t8 = st_shared_load(b1, 0);
-    for (int i9 = thread * 4; i9 < st_min(31776, 2097152 - k1); i9 += 4096) {
-      float q10[4];
-      st_unpack(q10, st_shared_load_pack<4>(c0, i9));
-      float q11[4];
+    const float t18 = st_shared_load(b0, 0);
+    const float t19 = st_shared_load(b1, 0);
+    #pragma unroll 2
+    for (int i20 = thread * 4; i20 < st_min(31776, 2097152 - k1); i20 += 4096) {
+      float q21[4];
+      st_unpack(q21, st_shared_load_pack<4>(c0, i20));
+      float q22[4];
       #pragma unroll
-      for (int e12 = 0; e12 < 4; ++e12) {
-        q11[e12] = expf(q10[e12] - t7) / t8;
+      for (int e23 = 0; e23 < 4; ++e23) {
+        q22[e23] = expf(q21[e23] - t18) / t19;
       }
-      st_store_pack<4>(y0, k2 * 2097152 + k1 + i9, st_packed<4>(q11));
+      st_store_pack<4>(y0, k2 * 2097152 + k1 + i20, st_packed<4>(q22));
     }
   }
 }
