@@ -105,6 +105,20 @@ def rows_and_columns(name: str, rows: int, columns: int, tile: int, lanes: Lanes
     return Pair(f"rows and columns {name}", sums(rows, columns), plan)
 
 
+def split_sum(size: int, part: int, threads: int) -> Pair:
+    """All of a vector, in many parts."""
+    b = Builder()
+    x = b.input(size)
+    (i,) = b.axes(size)
+    total = b.op("sum", (), (x, (i,)), reduce=(i,))
+    halved = b.op("exp", (), b.op("neg", (), total))
+    first = group([(i, part)], Stage((total,), (i,), vector=i, width=2, lanes=((i, threads),)), threads=threads)
+    second = group([], Stage((halved,), (), combine=(total,)), threads=threads)
+    plan = Plan((Kernel((Phase((first,)), Phase((second,)))),), edges(v1_2="inline", v2_3="inline"))
+    plan = replace(plan, edges=edges(v1_2="register", v2_3="inline"))
+    return Pair(f"split sum {size} in parts of {part}", b.subgraph(total, halved), plan)
+
+
 def transpose(rows: int, columns: int, pad: int) -> Pair:
     b = Builder()
     x = b.input(rows, columns)
@@ -190,6 +204,10 @@ PAIRS = (
     rows_and_columns("warps", 40, 60, 16, ((2, 4), (3, 32)), 128, 1),
     rows_and_columns("strips", 37, 100, 16, ((2, 2), (3, 32)), 64, 2),
     rows_and_columns("long rows", 10, 700, 4, ((2, 2), (3, 32)), 64, 1),
+    rows_and_columns("many parts", 200, 100, 4, ((2, 4), (3, 32)), 128, 2),
+    split_sum(1000, 64, 64),
+    split_sum(5000, 16, 64),
+    split_sum(5000, 8, 128),
     transpose(50, 70, 1),
     transpose(64, 32, 0),
     movement(4, (2, 6)),

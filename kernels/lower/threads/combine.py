@@ -6,6 +6,8 @@ they are follows from the plan alone.
 
 from __future__ import annotations
 
+import math
+
 from ....search_space.plan import Stage
 from ...loops import Expr, Literal, Load, Local
 from ..algebra import Algebra
@@ -13,14 +15,19 @@ from ..context import Context, Split
 from ..integers import add, mul, number
 from ..nest import Axis
 from .fold import Components, Scratch
+from .lanes import WARP
 from .nest import Location, ThreadNest
 from .reduce import Accumulation, accumulate
 
 PART = -2
 """The axis of the parts."""
+COPY = -3
+"""The axis of threads that do the same as others."""
 SERIAL = 8
 """Fewer parts than this are not worth sharing."""
-UNROLLED = 4
+FEW = 8
+"""Up to so many parts for each thread of a warp, a warp shares them."""
+UNROLLED = 8
 
 
 def parts_of(split: Split) -> Expr:
@@ -30,19 +37,19 @@ def parts_of(split: Split) -> Expr:
     return count
 
 
-def part_lanes(ctx: Context, stage: Stage, threads: int) -> int:
-    """How many threads share the parts of a combining stage: a power of two, 1 where sharing does not pay."""
-    busy = 1
-    for _, count in stage.lanes:
-        busy *= count
+def part_lanes(ctx: Context, stage: Stage, threads: int) -> tuple[tuple[int, int], ...]:
+    """How threads share the parts of a combining stage, slowest first; nothing where sharing does not pay.
+
+    A warp at least when the stage is smaller, else the whole block. Threads that are too many do the same as others.
+    """
+    busy = math.prod(count for _, count in stage.lanes)
     counts = [parts_of(ctx.splits[v]) for v in stage.combine if v in ctx.splits]
     least = min((int(c.value) for c in counts if isinstance(c, Literal)), default=0)
     if len(counts) < len(stage.combine) or least < SERIAL or busy & (busy - 1) or threads & (threads - 1):
-        return 1
-    share = threads // busy
-    while share > 1 and share * 2 > least:
-        share //= 2
-    return share if share * busy == threads else 1
+        return ()
+    whole = WARP if busy < WARP and least <= FEW * WARP // busy else threads
+    share = min(whole // busy, 1 << (least.bit_length() - 1))
+    return ((COPY, whole // (busy * share)), (PART, share)) if share > 1 else ()
 
 
 def combine(

@@ -21,6 +21,8 @@ from .nest import Location, ThreadNest
 
 Components = tuple[Expr, ...]
 
+CHUNK = 8
+"""Partials that a thread loads before it merges them: more would not fit the registers beside the rest."""
 TURNS = 2
 """Buffers that folds take in turn, so that one sync a fold is enough: who writes one again has passed the sync of the
 fold between, and with it everybody who read it."""
@@ -54,17 +56,51 @@ class Scratch:
         return buffer, early
 
 
+@dataclass(frozen=True)
+class Folded:
+    """What threads have merged: its components, in `nest` at `where`.
+
+    When only those that store it have it, `nest` is one of its own, which the other warps skip.
+    """
+
+    nest: ThreadNest
+    where: Location
+    components: Components
+
+
 def fold(
-    nest: ThreadNest, alg: Algebra, partial: Components, lanes: Sequence[Lane], where: Location, scratch: Scratch
-) -> Components:
-    """`partial` of all threads that differ along `lanes` only, merged; all statements stand at `where`."""
+    nest: ThreadNest,
+    alg: Algebra,
+    partial: Components,
+    lanes: Sequence[Lane],
+    where: Location,
+    scratch: Scratch,
+    stored: bool = False,
+) -> Folded:
+    """`partial` of all threads that differ along `lanes` only, merged; all statements stand at `where`. `stored`: the
+    result is only stored, by the first of these threads."""
     if any(lane.count & (lane.count - 1) or lane.stride & (lane.stride - 1) for lane in lanes):
         raise LoweringError("a fold across threads whose number is no power of two")
-    masks = sorted(lane.stride << k for lane in lanes for k in range(lane.count.bit_length() - 1))
-    near, far = [m for m in masks if m < WARP], [m for m in masks if m >= WARP]
+    near, far = masks(lanes)
     for mask in near:
         partial = _exchange(nest, alg, partial, mask, where)
-    return _across_warps(nest, alg, partial, near, far, where, scratch) if far else partial
+    if not far:
+        return Folded(nest, where, partial)
+    threads = scratch.memory.threads
+    read = _leave(nest, alg, partial, near, far, where, scratch)
+    once = where._replace(element=False)
+    if stored:
+        first = nest.bind(Apply("eq", DType.BOOL, (_bits(far, threads), number(0))))
+        own = nest.child((), once)
+        nest.put(once, lambda elements: (If(first, own.assemble(elements)),))
+        nest, where = own, Location(0, False, where.element)
+    return Folded(nest, where, _gather(nest, alg, read, near, far, where, threads))
+
+
+def masks(lanes: Sequence[Lane]) -> tuple[list[int], list[int]]:
+    """The bits of the thread's number in which partners differ: those of one warp, and those that tell warps apart."""
+    found = sorted(lane.stride << k for lane in lanes for k in range(lane.count.bit_length() - 1))
+    return [m for m in found if m < WARP], [m for m in found if m >= WARP]
 
 
 def _exchange(nest: ThreadNest, alg: Algebra, own: Components, mask: int, where: Location) -> Components:
@@ -99,7 +135,16 @@ def _bits(masks: Sequence[int], threads: int) -> Expr:
     return total
 
 
-def _across_warps(
+@dataclass(frozen=True)
+class _Partials:
+    """The partials that warps have left: of partner k at `base + k * step`, one array for each component."""
+
+    names: tuple[str, ...]
+    base: Expr
+    step: int
+
+
+def _leave(
     nest: ThreadNest,
     alg: Algebra,
     partial: Components,
@@ -107,35 +152,64 @@ def _across_warps(
     far: Sequence[int],
     where: Location,
     scratch: Scratch,
-) -> Components:
-    """Element [coordinate, partner] of the scratch array, coordinates of threads that are not folded fastest."""
+) -> _Partials:
+    """Stores each warp's partial at [element of the strip, partner, what is not folded] of a scratch array."""
     threads = scratch.memory.threads
     every = [1 << k for k in range(threads.bit_length() - 1)]
     kept = [m for m in every if m not in near and m not in far]
     groups, partners = 1 << len(kept), 1 << len(far)
-    width = nest.width if where.element else 1
     once = where._replace(element=False)
     base = nest.bind(_bits(kept, threads))
     mine = nest.bind(add(base, mul(nest.bind(_bits(far, threads)), number(groups))))
+    size = groups * partners * (nest.width if where.element else 1)
     if where.element:
         shift = mul(nest.element, number(groups * partners))
         base, mine = add(base, shift), add(mine, shift)
-    size = groups * partners * width
     buffer, turn = _take(nest, where, scratch)
     if turn is not None:
         base, mine = add(base, mul(turn, number(size))), add(mine, mul(turn, number(size)))
         size *= TURNS
-    names = [scratch.memory.scratch(t, buffer, k, size) for k, t in enumerate(alg.dtypes)]
+    names = tuple(scratch.memory.scratch(t, buffer, k, size) for k, t in enumerate(alg.dtypes))
     stores: tuple[Stmt, ...] = tuple(Store(n, mine, x) for n, x in zip(names, partial, strict=True))
     if near:
         stores = (If(nest.bind(Apply("eq", DType.BOOL, (_bits(near, threads), number(0)))), stores),)
     for store in stores:
         nest.put(where, store)
     nest.put(once, Sync("block"))
-    parts: list[Components] = []
-    for partner in range(partners):
-        offset = add(base, number(partner * groups))
-        parts.append(tuple(nest.name(Load(n, offset, t), where) for n, t in zip(names, alg.dtypes, strict=True)))
+    return _Partials(names, base, groups)
+
+
+def _gather(
+    nest: ThreadNest,
+    alg: Algebra,
+    read: _Partials,
+    near: Sequence[int],
+    far: Sequence[int],
+    where: Location,
+    threads: int,
+) -> Components:
+    """All partners' partials merged. Threads of a warp that would do the same share them, then exchange."""
+    sharing = near[: len(far)]
+    own, base = 1 << (len(far) - len(sharing)), read.base
+    if sharing:
+        mine = nest.bind(mul(_bits(sharing, threads), number(read.step)))
+        base = add(base, mine)
+    total: Components = ()
+    for start in range(0, own, CHUNK):
+        parts: list[Components] = []
+        for k in range(start, min(own, start + CHUNK)):
+            offset = add(base, number((k << len(sharing)) * read.step))
+            loads = (Load(n, offset, t) for n, t in zip(read.names, alg.dtypes, strict=True))
+            parts.append(tuple(nest.name(x, where) for x in loads))
+        merged = halve(nest, alg, parts, where)
+        total = tuple(nest.name(x, where) for x in alg.merge(total, merged)) if start else merged
+    for mask in sharing:
+        total = _exchange(nest, alg, total, mask, where)
+    return total
+
+
+def halve(nest: ThreadNest, alg: Algebra, parts: Sequence[Components], where: Location) -> Components:
+    """Accumulators (a power of two of them) merged in a balanced tree."""
     while len(parts) > 1:
         half = len(parts) // 2
         parts = [tuple(nest.name(x, where) for x in alg.merge(parts[k], parts[k + half])) for k in range(half)]

@@ -16,7 +16,7 @@ from ..algebra import Algebra
 from ..context import Layout, layout
 from ..errors import LoweringError
 from ..integers import add, mul, number
-from .fold import Components, Scratch, fold
+from .fold import Components, Scratch, fold, halve
 from .lanes import Lane
 from .nest import Location, ThreadNest
 
@@ -29,12 +29,13 @@ Sink = Callable[[ThreadNest, Location, Components], None]
 
 @dataclass(frozen=True)
 class Accumulation:
-    """One reduction of a stage: `lift` evaluates an element in the loops of `nest`."""
+    """One reduction of a stage. `stored`: its result is only stored, nobody reads it in a register."""
 
     value: int
     own: tuple[int, ...]
     reduced: tuple[int, ...]
     algebra: Algebra
+    stored: bool = False
 
 
 def inside(order: Sequence[int], own: Sequence[int], reduced: Sequence[int]) -> tuple[int, ...]:
@@ -66,7 +67,8 @@ def accumulate(
     after = Location(first, True, nest.by_element(item.own))
     conditions = nest.guarding(where, first)
     partial = _rows(nest, item.algebra, element, where, first, after, conditions)
-    sink(nest, after, fold(nest, item.algebra, partial, lanes, after, scratch) if lanes else partial)
+    found = fold(nest, item.algebra, partial, lanes, after, scratch, item.stored)
+    sink(found.nest, found.where, found.components)
 
 
 def _rows(
@@ -98,10 +100,7 @@ def _rows(
         tuple(nest.name(Load(n, number(k), t), after) for n, t in zip(names, alg.dtypes, strict=True))
         for k in range(nest.width)
     ]
-    while len(parts) > 1:
-        half = len(parts) // 2
-        parts = [tuple(nest.name(x, after) for x in alg.merge(parts[k], parts[k + half])) for k in range(half)]
-    return parts[0]
+    return halve(nest, alg, parts, after)
 
 
 def _declare(nest: ThreadNest, alg: Algebra, size: int, where: Location) -> tuple[str, ...]:
@@ -169,8 +168,8 @@ def _columns(
         if outer_strip:
             at = add(mul(at, number(nest.width)), drain.element)
         partial = tuple(drain.name(Load(n, at, t), own) for n, t in zip(names, alg.dtypes, strict=True))
-        final = fold(drain, alg, partial, lanes, own, scratch) if lanes else partial
-        sink(drain, own, final)
+        found = fold(drain, alg, partial, lanes, own, scratch, stored=True)
+        sink(found.nest, found.where, found.components)
         nest.put(Location(first, True), drain.assemble)
         return
     _in_block_memory(nest, item, element, where, conditions, first, within, scratch, sink)

@@ -22,7 +22,7 @@ from .combine import PART, combine, part_lanes
 from .crossing import cross
 from .divisors import Divisors
 from .fold import Components, Scratch
-from .lanes import Coordinates, Lane, busy
+from .lanes import WARP, Coordinates, Lane, busy
 from .memory import ThreadMemory
 from .nest import Location, ThreadNest
 from .reduce import REGISTERS, Accumulation, accumulate, inside
@@ -80,11 +80,12 @@ def lower_stage(state: ThreadState, number_: int) -> tuple[Stmt, ...]:
     unknown = [a for a in stage.order if a not in state.frame.axes]
     if unknown or not {a for a, _ in stage.lanes} <= set(stage.order):
         raise LoweringError(f"axes {unknown or stage.lanes} belong to no value of the group")
-    share = part_lanes(state.ctx, stage, state.group.threads) if stage.combine else 1
-    lanes = state.coordinates.share(((PART, share), *stage.lanes) if share > 1 else stage.lanes)
+    shared = part_lanes(state.ctx, stage, state.group.threads) if stage.combine else ()
+    lanes = state.coordinates.share((*shared, *stage.lanes))
     state.memory.pattern = pattern(lanes, stage.vector, width)
     folds = _folds(state.ctx, stage, lanes)
-    if folds and busy(lanes) != state.group.threads:
+    idle = busy(lanes) != state.group.threads
+    if folds and idle and busy(lanes) != WARP:  # the folds of one warp sync nobody else
         raise LoweringError("threads without work in a stage that folds across threads")
 
     def pays(axis: int, points: Sequence[int]) -> bool:
@@ -96,7 +97,7 @@ def lower_stage(state: ThreadState, number_: int) -> tuple[Stmt, ...]:
     body: list[Stmt] = []
     for window in windows(state.ctx, stage, pays):
         body += _StageLowering(state, number_, width, lanes, folds, window).run()
-    if not body or busy(lanes) == state.group.threads:
+    if not body or not idle:
         return tuple(body)
     return (If(Apply("lt", DType.BOOL, (THREAD, number(busy(lanes)))), tuple(body)),)
 
@@ -262,8 +263,12 @@ class _StageLowering:
             for result, expr in zip(results, finished, strict=True):
                 self._settle(ev, result, expr, where)
 
-        item = Accumulation(v, value.axes, value.reduce, alg)
+        stored = split is not None or not any(self._in_register(r) for r in results)
+        item = Accumulation(v, value.axes, value.reduce, alg, stored)
         accumulate(self.nest, item, element, place, self.state.scratch, sink)
+
+    def _in_register(self, v: int) -> bool:
+        return self.ctx.has_place(v, "register") or self.ctx.has_place(v, "shuffle")
 
     def _settle(self, ev: ThreadEvaluator, v: int, result: Expr, where: Location) -> None:
         """Names a finished reduction for the rest of the stage, and keeps it."""
