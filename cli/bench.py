@@ -57,6 +57,8 @@ def bench(
     """Compare with unfused kernels, ONNX Runtime, XLA and others."""
     names = ("stitched", *dict.fromkeys(_known(name) for name in peers.split(",") if name != "stitched"))
     chosen = options.settings(target, db, precision)
+    if chosen.target.kind != "cpu":
+        raise InputError("bench compares on the CPU: benchmarks/device_check.py compares with peers on a GPU")
     options.announce(chosen, as_json)
     for name in names:
         if missing(name):

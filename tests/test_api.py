@@ -125,3 +125,19 @@ def test_a_small_call_costs_little(tmp_path: Path) -> None:
         model(feeds)
         samples.append(time.perf_counter() - started)
     assert statistics.median(samples) < 20e-6, statistics.quantiles(samples, n=100)
+
+
+def test_what_is_no_dict_of_arrays_is_bad_input(tmp_path: Path) -> None:
+    model = st.compile(block(tmp_path))
+    for feeds in (None, [], "x", arrays(24)["x"]):
+        with pytest.raises(st.InputError, match="the inputs must be a dict of arrays by name"):
+            model(feeds)  # type: ignore[arg-type]
+    with pytest.raises(st.InputError, match="out must be a dict"):
+        model(arrays(24), out=[])  # type: ignore[arg-type]
+    with pytest.raises(st.InputError, match="'mask' is missing"):
+        model({name: array for name, array in arrays(24).items() if name != "mask"})
+
+
+def test_a_model_for_a_device_that_is_not_here_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(st.InputError, match="nothing can run for cuda:t4"):
+        st.compile(block(tmp_path), target="cuda:t4")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -122,6 +124,20 @@ def test_a_failed_check_prints_one_json_document(tmp_path: Path) -> None:
     path = elementwise(tmp_path / "g.onnx", [4, 300], ["Tanh", "Exp"])
     done = CommandLine(tmp_path)("run", path, "--check", "--rtol", 0, "--atol", 0, "--json")
     assert done.document["outputs"]
+
+
+def test_a_bug_of_ours_is_one_json_document_too(tmp_path: Path) -> None:
+    path = elementwise(tmp_path / "g.onnx", [4], ["Tanh"])
+    code = "import stitchtune.cli.inspection as i, stitchtune.cli.main as m; i.describe = None; m.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "inspect", path, "--target", "cpu", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {"error": done.stderr.splitlines()[-1], "code": 1}
+    assert "internal error: TypeError" in done.stderr
 
 
 # --- files
