@@ -202,7 +202,15 @@ class CupyDevice:
 
     # --- kernels
 
+    def _enter(self) -> None:
+        """Lets the calling thread use the driver, which does not enter the device by itself as the runtime does."""
+        if not hasattr(self._entered, "done"):
+            with self._cupy.cuda.Device(self.index):
+                self._runtime.free(0)
+            self._entered.done = True
+
     def load(self, built: BuiltCuda) -> tuple[Kernel, ...]:
+        self._enter()
         with self._lock, self._cupy.cuda.Device(self.index), self._errors(f"loading {built.image.name}"):
             return tuple(CupyKernel(self._function(built.image, launch), launch) for launch in built.launches)
 
@@ -233,9 +241,7 @@ class CupyDevice:
         return CupyCall(kernel, ctypes.addressof(pointers), (values, pointers))
 
     def launch(self, call: CupyCall, stream: int) -> None:
-        if not hasattr(self._entered, "done"):  # the driver, unlike the runtime, does not enter the device by itself
-            self._runtime.free(0)
-            self._entered.done = True
+        self._enter()
         launch = call.kernel.launch
         where = (call.kernel.handle, launch.blocks, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream)
         with self._errors(f"launching {launch.symbol}"):
