@@ -27,6 +27,9 @@ PARALLEL_WORK = 1 << 13
 LONG_TASK = 4096
 """Points of a task from which a CUDA block is slow beside a barrier, so that few tasks are split (AStitch: 1024)."""
 
+FEW_PARTIALS = 32
+"""Partial elements of a CUDA block that are nothing beside what it reads."""
+
 COMBINE_ELEMENTS = 4096
 """Partial elements that a task may combine for itself; beyond, one group combines for everybody."""
 
@@ -114,7 +117,8 @@ class _Placement:
         serial = self.context.extent(a for a in value.axes if a not in group.parallel)
         if serial * value.dtype.size * 2 > self.context.target.block_bytes or not self._shares(anchor, group):
             return False
-        worth = self.context.domain_work(anchor) >= PARALLEL_WORK
+        # On CUDA a few numbers of each block cost less than reading their rows again in a phase of its own.
+        worth = self.context.domain_work(anchor) >= PARALLEL_WORK or (self.context.is_cuda and serial <= FEW_PARTIALS)
         return bool(self.ask(Knob(f"split.{anchor}", (True, False), worth)))
 
     def _joins(self, anchor: int, group: GroupDraft) -> bool:
