@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 from ..graphs.subgraph import AxisVar, Index, Subgraph, axes_of
 from ..search_space.plan import Group
-from .cuda_instructions import UNROLLED, own_axes, shares_of, weighed
-from .cuda_lanes import SECTOR, Layout, Shares, request, row_major
+from .cuda_instructions import own_axes, shares_of, weighed
+from .cuda_lanes import SECTOR, WARP, Layout, Shares, request, row_major
 from .view import View, unit_axis
 
-FEW_PARTS = 8
-"""Partial results that one thread combines; from here on idle threads share them (kernels/lower/threads/combine.py)."""
+FEW_PARTS, PARTS_UNROLLED = 8, 8
+"""Partial results that one thread combines, beyond which others share them, and how many it loads at a time
+(kernels/lower/threads/combine.py)."""
 
 
 @dataclass(frozen=True)
@@ -115,24 +116,27 @@ def _scaled(touch: Touch, share: float) -> Touch:
     )
 
 
-def part_threads(shares: Shares, parts: int) -> int:
-    """Threads that share the partial results of one element: those without elements of their own."""
-    idle = shares.group.threads // shares.sharing if shares.sharing & (shares.sharing - 1) == 0 else 1
-    while idle > 1 and idle * 2 > parts:
-        idle //= 2
-    return idle if parts >= FEW_PARTS else 1
+def part_threads(shares: Shares, parts: int) -> tuple[int, int]:
+    """Threads that share the partial results of one element, and all that take part: of a warp while those suffice."""
+    busy = shares.sharing
+    if parts < FEW_PARTS or busy & (busy - 1):
+        return 1, busy
+    whole = WARP if busy < WARP and parts <= FEW_PARTS * WARP // busy else shares.group.threads
+    share = min(whole // busy, 1 << (parts.bit_length() - 1))
+    return (share, whole) if share > 1 else (1, busy)
 
 
 def _combined(shares: Shares, one: Touch, parts: int) -> Touch:
     """Reading the partial results of one element, `parts` of them."""
-    share = part_threads(shares, parts)
+    share, whole = part_threads(shares, parts)
+    steps = math.ceil(parts / share)
     return replace(
         one,
         task=one.task * parts,
         moved=one.moved * parts,
         phase=one.phase * parts,
-        rounds=one.rounds * math.ceil(parts / share / UNROLLED),
-        requests=one.requests * parts,
+        rounds=one.rounds * math.ceil(steps / PARTS_UNROLLED),
+        requests=one.requests / shares.warps * max(1.0, whole / WARP) * steps,
         partial=parts > 1,
     )
 

@@ -176,23 +176,36 @@ class Folds:
 
 
 def folds_of(view: View, shares: Shares) -> Folds:
-    """Partners in a warp exchange by shuffles; then every thread reads what the other warps have left."""
+    """Partners in a warp exchange by shuffles; then what the other warps have left is read from shared memory.
+
+    Threads of a warp that would read the same share it and exchange again. A result that is only stored is made by the
+    warps that store it.
+    """
     cycles = requests = 0.0
     warps = shares.group.threads / WARP
     for root in (*shares.stage.values, *shares.stage.combine):
         value = view.sub.values[root]
         if root in shares.stage.combine:
-            threads = part_threads(shares, view.parts.get(root, 1))
+            threads, _ = part_threads(shares, view.parts.get(root, 1))
             within = min(threads, max(1, WARP // shares.sharing))
             beyond, several = threads // within, 1
         else:
             within, beyond = shares.folded(value.reduce)
             several = shares.stage.width if shares.stage.vector in value.axes else 1
+        if within * beyond == 1:
+            continue
         folds = max(1.0, shares.runs(frozenset(value.axes) & frozenset(shares.stage.order)))
-        cycles += folds * math.log2(within) * FOLD_CYCLES
+        helpers = min(within, beyond)
+        exchanges = math.log2(within) + math.log2(helpers)
+        cycles += folds * exchanges * FOLD_CYCLES
         if beyond > 1:
-            read = warps * several * (beyond + 1)
-            cycles += folds * (2 * SYNC_CYCLES + several * beyond * DEPENDENT_CYCLES + read)
-            requests += folds * read
+            read = beyond // helpers
+            kept = any(p in ("register", "shuffle") for (v, _), p in view.places.items() if v == root)
+            split = view.parts.get(root, 1) > 1 and root in shares.stage.values
+            alone = split or not (kept or root in shares.stage.combine)
+            readers = max(1.0, warps / beyond) if alone else warps
+            moved = several * (warps + readers * read)
+            cycles += folds * (2 * SYNC_CYCLES + max(moved, several * read * DEPENDENT_CYCLES))
+            requests += folds * moved
     stored = [v for v in shares.stage.values if v in view.kept and view.sub.values[v].op != "input"]
     return Folds(cycles + (SYNC_CYCLES if stored else 0.0), requests)

@@ -44,7 +44,7 @@ def test_shared_memory_and_residency_are_nearly_those_of_the_build(tmp_path: Pat
             assert shared_bytes(seen, phases) == pytest.approx(launch.shared_bytes, rel=0.05, abs=512), name
             guess = fit_kernel(seen, kernel, phases, None)
             known = fit_kernel(seen, kernel, phases, launch.report)
-            assert launch.threads * abs(guess.resident - known.resident) <= 512, name
+            assert launch.threads * abs(guess.resident - known.resident) <= 1024, name
             assert known.resident == launch.resident, name
         guessed, compiled = (predict(built.sub, built.plan, MODEL, r) for r in ((), [n.report for n in built.launches]))
         assert guessed.seconds == pytest.approx(compiled.seconds, rel=0.15), name
