@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..graphs.dtypes import DType
-from .cpp_tables import MEMORY, SCALAR, literal, spell
+from .cpp_tables import FUNCTIONS, MEMORY, SCALAR, literal, spell
 from .loops import (
     Apply,
     Argument,
@@ -30,7 +30,7 @@ from .loops import (
 
 _RUNTIME = Path(__file__).parent / "runtime"
 
-VECTOR_MATH = "exp log log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
+VECTOR_MATH = FUNCTIONS
 """Functions of one argument that glibc's libmvec has vector forms of."""
 
 

@@ -18,6 +18,24 @@ SCALAR = {
 MEMORY = {**SCALAR, DType.F16: "uint16_t", DType.BF16: "uint16_t", DType.BOOL: "uint8_t"}
 """C++ types of array elements."""
 
+FUNCTIONS = "exp log log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
+"""Functions of one float that the C library has under these names, with an f for float32."""
+
+WRAPPING = {
+    **{name: f"st_{name}<{{T}}>({{0}}, {{1}})" for name in "add sub mul div mod fmod pow shl shr".split()},
+    **{name: f"st_{name}<{{T}}>({{0}})" for name in ("neg", "abs", "sign")},
+    "floordiv": "st_floordiv<{T}>({0}, {1})",
+    "remainder": "st_remainder<{T}>({0}, {1})",
+}
+"""Integer arithmetic by the functions of runtime/arithmetic.h."""
+
+BEFORE = {
+    f"before_{op}_{end}": f"st_before_{op}_{end}<{{O}}>({{0}}, {{1}}, {{2}}, {{3}})"
+    for op in ("argmax", "argmin")
+    for end in ("first", "last")
+}
+"""Which of two elements with their indices comes first."""
+
 _ANY = {
     "eq": "({0} == {1})",
     "ne": "({0} != {1})",
@@ -30,11 +48,7 @@ _ANY = {
     "min": "st_min<{T}>({0}, {1})",
     "maximum": "st_max<{T}>({0}, {1})",
     "minimum": "st_min<{T}>({0}, {1})",
-    **{
-        f"before_{op}_{end}": f"st_before_{op}_{end}<{{O}}>({{0}}, {{1}}, {{2}}, {{3}})"
-        for op in ("argmax", "argmin")
-        for end in ("first", "last")
-    },
+    **BEFORE,
 }
 
 _FLOAT = {
@@ -59,15 +73,11 @@ _FLOAT = {
     "round_f16": "st_round_f16({0})",
     "round_bf16": "st_round_bf16({0})",
     "pow": "pow{s}({0}, {1})",
-    **{
-        name: f"{name}{{s}}({{0}})"
-        for name in ("exp log log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split())
-    },
+    **{name: f"{name}{{s}}({{0}})" for name in FUNCTIONS},
 }
 
 _INTEGER = {
-    **{name: f"st_{name}<{{T}}>({{0}}, {{1}})" for name in "add sub mul div mod fmod pow shl shr".split()},
-    **{name: f"st_{name}<{{T}}>({{0}})" for name in ("neg", "abs", "sign")},
+    **WRAPPING,
     "bitnot": "{T}(~{0})",
     "bitand": "{T}({0} & {1})",
     "bitor": "{T}({0} | {1})",
@@ -80,8 +90,6 @@ _INTEGER = {
     "rest": "({0} % {1})",
     "quotient_u32": "int64_t(uint32_t({0}) / uint32_t({1}))",
     "rest_u32": "int64_t(uint32_t({0}) % uint32_t({1}))",
-    "floordiv": "st_floordiv<{T}>({0}, {1})",
-    "remainder": "st_remainder<{T}>({0}, {1})",
 }
 
 _BOOL = {

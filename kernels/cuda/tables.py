@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...graphs.dtypes import DType
-from ..cpp_tables import MEMORY as _MEMORY
-from ..cpp_tables import SCALAR as _SCALAR
+from .. import cpp_tables
+from ..cpp_tables import BEFORE, FUNCTIONS, WRAPPING
 from ..loops import THREAD, Literal
 
-SCALAR = {**_SCALAR, DType.I32: "int", DType.U32: "unsigned"}
+SCALAR = {**cpp_tables.SCALAR, DType.I32: "int", DType.U32: "unsigned"}
 """Types of values in registers (f16 and bf16 are float there)."""
 
-MEMORY = {**_MEMORY, DType.I32: "int", DType.U32: "unsigned"}
+MEMORY = {**cpp_tables.MEMORY, DType.I32: "int", DType.U32: "unsigned"}
 """Types of array elements."""
 
 PRIMARY, UNARY, PRODUCT, SUM, RELATION, EQUALITY, BITS, AND, OR, CHOICE = 16, 15, 13, 12, 10, 9, 8, 5, 4, 3
@@ -59,16 +59,9 @@ _INFIX = {
 
 _CALL_ANY = {
     **{name: f"st_{name[:3]}{{A}}({{0}}, {{1}})" for name in ("max", "min", "maximum", "minimum")},
-    **{
-        f"before_{op}_{end}": f"st_before_{op}_{end}<{{O}}>({{0}}, {{1}}, {{2}}, {{3}})"
-        for op in ("argmax", "argmin")
-        for end in ("first", "last")
-    },
+    **BEFORE,
     "shuffle_xor": "st_shuffle_xor({0}, {1})",
 }
-_FUNCTIONS = (
-    "floor ceil trunc sqrt exp log log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
-)
 _CALL = {
     "float": {
         "sign": "st_sign({0})",
@@ -82,17 +75,14 @@ _CALL = {
         "round_f16": "st_round_f16({0})",
         "round_bf16": "st_round_bf16({0})",
         "pow": "pow{s}({0}, {1})",
-        **{name: f"{name}{{s}}({{0}})" for name in _FUNCTIONS},
+        **{name: f"{name}{{s}}({{0}})" for name in ("floor", "ceil", "trunc", "sqrt", *FUNCTIONS)},
     },
     "integer": {
-        **{name: f"st_{name}<{{T}}>({{0}}, {{1}})" for name in "add sub mul div mod fmod pow shl shr".split()},
-        **{name: f"st_{name}<{{T}}>({{0}})" for name in ("neg", "abs", "sign")},
+        **WRAPPING,
         "bitnot": "{T}(~({0}))",
         "bitand": "{T}(({0}) & ({1}))",
         "bitor": "{T}(({0}) | ({1}))",
         "bitxor": "{T}(({0}) ^ ({1}))",
-        "floordiv": "st_floordiv<{T}>({0}, {1})",
-        "remainder": "st_remainder<{T}>({0}, {1})",
     },
     "bool": {},
 }
