@@ -7,6 +7,7 @@ says that it waits. An implementation may be used by several threads at a time.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,9 +73,11 @@ class DeviceArray:
     @property
     def contiguous(self) -> bool:
         """The elements lie side by side in row-major order."""
-        return self.bytes == 0 or all(
-            extent == 1 or a == b
-            for extent, a, b in zip(self.shape, self.strides, row_major(self.shape, self.dtype.itemsize), strict=True)
+        plain = row_major(self.shape, self.dtype.itemsize)
+        return (
+            self.strides == plain
+            or self.bytes == 0
+            or all(n == 1 or a == b for n, a, b in zip(self.shape, self.strides, plain, strict=True))
         )
 
     def overlaps(self, other: DeviceArray) -> bool:
@@ -83,14 +86,15 @@ class DeviceArray:
         return a < d and c < b
 
     def _reach(self) -> tuple[int, int]:
-        if self.bytes == 0:
-            return 0, 0
+        if self.bytes == 0 or self.contiguous:
+            return self.address, self.address + self.bytes
         spans = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
         low = self.address + sum(min(0, s) for s in spans)
         return low, self.address + sum(max(0, s) for s in spans) + self.dtype.itemsize
 
 
-def row_major(shape: Sequence[int], item: int) -> tuple[int, ...]:
+@functools.lru_cache(4096)
+def row_major(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     """The strides of a contiguous array."""
     return tuple(math.prod(shape[i + 1 :]) * item for i in range(len(shape)))
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...graphs.dtypes import DType
@@ -17,7 +16,7 @@ from ...graphs.ir import Graph, Node, TensorType
 from ..library import payload
 from ..onnx_model import attributes
 from ..session import CUDA, Session, cuda_provider, run_library
-from .device import Device, DeviceArray, MatMul, Span, contiguous
+from .device import Device, DeviceArray, MatMul, Span, row_major
 
 Array = NDArray[Any]
 
@@ -102,27 +101,20 @@ def _product(node: Node, graph: Graph, device: Device) -> Run | None:
     a, b, *rest = node.inputs
     attrs = attributes(op) if op.op_type == "Gemm" else {}
     addend = rest[0] if rest and rest[0] else None
+    alpha, beta = float(attrs.get("alpha", 1.0)), float(attrs.get("beta", 1.0))
+
+    def operand(name: str, transposed: bool = False) -> Callable[[Mapping[str, Span]], DeviceArray]:
+        kind = graph.types[name]
+        turn = -1 if transposed else 1
+        shape, dtype = kind.shape[::turn], kind.dtype.numpy
+        strides = row_major(kind.shape, kind.dtype.size)[::turn]
+        return lambda spans: DeviceArray(spans[name].address, shape, strides, dtype)
+
+    to, first, second = operand(output), operand(a, bool(attrs.get("transA"))), operand(b, bool(attrs.get("transB")))
+    third = operand(addend) if addend else None
 
     def run(spans: Mapping[str, Span], stream: int) -> None:
-        def at(name: str, transposed: bool = False) -> DeviceArray:
-            kind = graph.types[name]
-            array = contiguous(spans[name].address, kind.shape, kind.dtype.numpy)
-            return _transposed(array) if transposed else array
-
-        device.matmul(
-            MatMul(
-                at(output),
-                at(a, bool(attrs.get("transA", 0))),
-                at(b, bool(attrs.get("transB", 0))),
-                None if addend is None else at(addend),
-                float(attrs.get("alpha", 1.0)),
-                float(attrs.get("beta", 1.0)),
-            ),
-            stream,
-        )
+        added = third(spans) if third is not None else None
+        device.matmul(MatMul(to(spans), first(spans), second(spans), added, alpha, beta), stream)
 
     return run
-
-
-def _transposed(array: DeviceArray) -> DeviceArray:
-    return DeviceArray(array.address, array.shape[::-1], array.strides[::-1], np.dtype(array.dtype))
