@@ -104,6 +104,9 @@ ST_INLINE_ALWAYS unsigned st_atomic_add_acq_rel(unsigned* word, unsigned value, 
 ST_INLINE_ALWAYS unsigned st_load_acquire(const unsigned* word, ST_LINE) { return st_runtime->acquire(word, line); }
 ST_INLINE_ALWAYS void st_pause(ST_LINE) { st_runtime->pause(line); }
 
+// What nobody has written to an array in registers: NaN, or -1.
+template <class T, int N> ST_INLINE_ALWAYS void st_poison(T (&array)[N]) { memset((void*)array, 0xff, sizeof array); }
+
 // The compiler checks indices of register arrays (-fsanitize=bounds) and calls this, with where they stand.
 struct StPlace {
   const char* file;

@@ -3,6 +3,7 @@ point per kernel."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ _GRID = """
 
 
 def unit(source: str, symbols: Sequence[str], *, barrier: str | None = None, before: str = "") -> str:
-    """A whole unit. Lines of `source` keep their numbers.
+    """A whole unit. Lines of `source` keep their numbers; register arrays are poisoned where they are declared.
 
     barrier   another text instead of grid_barrier.h
     before    text before everything else
@@ -31,11 +32,15 @@ def unit(source: str, symbols: Sequence[str], *, barrier: str | None = None, bef
         barrier if barrier is not None else _read(RUNTIME / "grid_barrier.h"),
         _GRID,
         '#line 1 "kernels.cu"\n',
-        source,
+        _ARRAY.sub(r"\1 st_poison(\2);", source),
         "\n",
         *(entry(symbol) for symbol in symbols),
     ]
     return "".join(parts)
+
+
+_ARRAY = re.compile(r"^( *\w+ (\w+)\[\d+\];)$", re.MULTILINE)
+"""A register array, not initialised: in the emulator it starts with NaN, or -1."""
 
 
 def header() -> str:

@@ -85,7 +85,7 @@ def _synchronisations(line: str) -> Iterator[_Alteration]:
 def _guards(line: str, integers: frozenset[str]) -> Iterator[_Alteration]:
     """A condition that always holds."""
     spans = []
-    if match := re.search(r"\bif \((.*)\) \{", line):
+    if match := re.search(r"\bif \((?:const int(?:64_t)? block = st_block\(\); )?(.*)\) \{", line):
         spans.append(match.span(1))
     if match := re.search(r"\bconst bool \w+ = (.*);", line):
         spans.append(match.span(1))
@@ -93,11 +93,12 @@ def _guards(line: str, integers: frozenset[str]) -> Iterator[_Alteration]:
     for start, end in spans:
         if _is_index(line[start:end], integers):
             yield "guard", start, end, "true", _same(line, start, end, "true")
-    for match in re.finditer(r"\bst_min<int(?:64_t)?>\(", line):  # where a tile or a range ends, or the last position
+    for match in re.finditer(r"\bst_min(?:<\w+>)?\(", line):  # where a tile or a range ends, or the last position
         comma = _right(line, match.end())
         end = _right(line, comma + 2)
         start, kept = match.start(), line[match.end() : comma]
-        yield "guard", start, end + 1, f"({kept})", _same(line, start, end + 1, f"({kept})")
+        if _is_index(line[match.end() : end], integers):
+            yield "guard", start, end + 1, f"({kept})", _same(line, start, end + 1, f"({kept})")
 
 
 def _bounds(line: str, integers: frozenset[str]) -> Iterator[_Alteration]:
@@ -201,7 +202,7 @@ def _integer_names(source: str) -> frozenset[str]:
 
 def _is_index(text: str, integers: frozenset[str]) -> bool:
     names = set(re.findall(r"\b[A-Za-z_]\w*", text)) - {"true", "false"}
-    return bool(names) and names <= integers and "." not in text
+    return bool(names) and names <= integers | {"st_min"} and "." not in text
 
 
 def _left(line: str, at: int) -> int:

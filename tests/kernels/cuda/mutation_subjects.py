@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from stitchtune.benchmarks.suite import normalisation, pointwise, rows
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.search_space.plan import Plan
@@ -18,6 +19,7 @@ from stitchtune.search_space.target import Target
 from tests.differential import drawing
 from tests.differential.cuda import EmulatedCuda
 from tests.differential.cuda_mutations import CUDA_MUTATIONS
+from tests.golden.kernels import bias_transpose, component, embedding, swish
 from tests.kernels.hand import Builder, layer_norm, softmax
 from tests.random_values import random_inputs
 
@@ -47,13 +49,6 @@ def subjects(names: Sequence[str] = ()) -> Iterator[Subject]:
         yield Subject(name, sub, plan, tuple(inputs))
 
 
-def column_sums(rows: int, columns: int) -> Subgraph:
-    b = Builder()
-    x = b.input(rows, columns)
-    i, j = b.axes(rows, columns)
-    return b.subgraph(b.op("sum", (j,), (x, (i, j)), reduce=(i,)))
-
-
 def both_sums(rows: int, columns: int) -> Subgraph:
     """x over the maximum of its row, beside the sums of its columns."""
     b = Builder()
@@ -70,13 +65,6 @@ def largest(rows: int, columns: int) -> Subgraph:
     x = b.input(rows, columns)
     i, j = axes = b.axes(rows, columns)
     return b.subgraph(b.op("argmax", (i,), (x, axes), reduce=(j,), dtype=DType.I64))
-
-
-def scaled(n: int) -> Subgraph:
-    b = Builder()
-    x = b.input(n)
-    (i,) = b.axes(n)
-    return b.subgraph(b.op("mul", (i,), b.op("exp", (i,), (x, (i,))), (x, (i,))))
 
 
 def _heuristic(sub: Subgraph) -> tuple[Subgraph, Plan]:
@@ -98,11 +86,19 @@ def _phases(n: int) -> Callable[[Plan], bool]:
 
 
 SUBJECTS: dict[str, Callable[[], tuple[Subgraph, Plan]]] = {
-    "elementwise": lambda: _heuristic(scaled(5003)),
-    "softmax": lambda: _heuristic(softmax(37, 97)),
-    "softmax of short rows": lambda: _heuristic(softmax(67, 12)),
-    "layer norm": lambda: _heuristic(layer_norm(11, 256)),
-    "column sums": lambda: _heuristic(column_sums(131, 301)),
+    # the golden kernels (tests/golden/kernels.py) at sizes that end within vectors, tiles and tasks
+    "elementwise": lambda: _heuristic(swish(5003)),
+    "softmax_rows": lambda: _heuristic(component(rows.softmax(DType.F32, 37, 97))),
+    "layer_norm": lambda: _heuristic(component(normalisation.residual_layer_norm(DType.F32, 11, 260))),
+    "column_sum": lambda: _heuristic(component(rows.column_sum(DType.F32, 131, 301))),
+    "layer_norm_backward": lambda: _heuristic(component(normalisation.layer_norm_backward(DType.F32, 45, 70))),
+    "softmax_split": lambda: _heuristic(component(rows.softmax(DType.F32, 2, 9001))),
+    "bias_transpose": lambda: _heuristic(bias_transpose(45, 70)),
+    "bias_gelu": lambda: _heuristic(component(pointwise.bias_gelu(DType.F16, 21, 100))),
+    "embedding": lambda: _heuristic(embedding(37, 90, 50)),
+    "batch_norm_training": lambda: _heuristic(component(normalisation.batch_norm_training(DType.F32, 3, 9, 7, 5))),
+    # other kinds
+    "short rows": lambda: _heuristic(softmax(67, 12)),
     "rows and columns": lambda: _heuristic(both_sums(45, 70)),
     "argmax": lambda: _heuristic(largest(19, 131)),
     "softmax in phases": lambda: _drawn(softmax(21, 150), _phases(2)),

@@ -124,15 +124,22 @@ def _argued(one: Trial, verdicts: Sequence[Verdict], compiler: Compiler, cache: 
     """What was not caught, with the argument that it means the same where there is one."""
     left = [v.mutant for v in verdicts if not v.caught]
     why: dict[Mutant, str] = {}
-    for mutant in left:
-        if mutant.kind in _SCOPES:
-            why[mutant] = _watch(one, one.built.source, compiler, cache, lambda w, m=mutant: _orders_nothing(w, m))
-        elif mutant.probe:
-            why[mutant] = _watch(one, mutant.probe, compiler, cache, _never_differs)
-        if mutant.kind in ("guard", "stride") and not why.get(mutant):
-            # Which elements a thread takes part with depends on no data: the same bits mean the same elements.
-            right = _watch(one, one.built.source, compiler, cache, _stores)
-            why[mutant] = _same_stores(right, _watch(one, mutant.source, compiler, cache, _stores))
+    if any(m.kind in _SCOPES for m in left):
+        for mutant in left:
+            if mutant.kind in _SCOPES:
+                plain = replace(mutant, source=one.built.source)
+                ((_, found),) = _watch(one, [plain], compiler, cache, lambda w: _orders_nothing(w))
+                why[mutant] = found
+    probed = [replace(m, source=m.probe) for m in left if m.probe]
+    for mutant, found in _watch(one, probed, compiler, cache, _never_differs):
+        why.update((m, found) for m in left if m.probe == mutant.source)
+    # Which elements a thread takes part with depends on no data: equal bits mean equal elements where nothing less is
+    # read.
+    asked = [m for m in left if m.kind in ("guard", "stride") and not why.get(m)]
+    if asked:
+        unaltered = replace(asked[0], source=one.built.source)
+        ((_, right), *others) = _watch(one, [unaltered, *asked], compiler, cache, _traces)
+        why.update((mutant, _same_traces(right, found)) for mutant, found in others)
     return [v if v.caught else replace(v, how=why.get(v.mutant, "") or "survived") for v in verdicts]
 
 
@@ -144,13 +151,14 @@ class Watch:
     """A trial of one source with everything noted (watching.h)."""
 
     one: Trial
+    mutant: Mutant
     image: Path
-    source: str
+    prefix: str
 
     def run(self, how: Settings, line: int = 0, scope: int = 0) -> str:
         """One run, in which synchronisations in `line` count as of `scope` only."""
         load_kernels(self.image)["st_watch"](line, scope)
-        return self.one.run(self.image, _ALONE, self.source, how)
+        return self.one.run(self.image, self.prefix, self.mutant.source, how)
 
     def ask(self, what: str, *arguments: int) -> int:
         function = load_kernels(self.image)[what]
@@ -158,9 +166,17 @@ class Watch:
         return int(function(*arguments))
 
 
-def _watch(one: Trial, source: str, compiler: Compiler, cache: Path, ask: Callable[[Watch], str]) -> str:
-    image = _compile(_unit(one, [(_ALONE, source)], watched=True), compiler, cache)
-    return _apart(lambda: ask(Watch(one, image, source))) if isinstance(image, Path) else ""
+def _watch(
+    one: Trial, group: Sequence[Mutant], compiler: Compiler, cache: Path, ask: Callable[[Watch], str]
+) -> Iterator[tuple[Mutant, str]]:
+    """What `ask` says of each source; "" when it does not compile or crashes."""
+    for part in _batches(group):
+        for mutant, image, prefix in _compiled(one, part, compiler, cache, watched=True):
+            if isinstance(image, Path):
+                said = _apart(lambda image=image, prefix=prefix, m=mutant: ask(Watch(one, m, image, prefix)))
+                yield mutant, "" if said in ("crash", "hang") else said
+            else:
+                yield mutant, ""
 
 
 def _never_differs(watch: Watch) -> str:
@@ -172,30 +188,32 @@ def _never_differs(watch: Watch) -> str:
     return f"the same value in all {evaluated} evaluations" if evaluated else "never evaluated at these shapes"
 
 
-def _orders_nothing(watch: Watch, mutant: Mutant) -> str:
+def _orders_nothing(watch: Watch) -> str:
     """The argument for a synchronisation that is not there, or is one of a narrower scope."""
-    scope = {"": 0, "st_sync_warp();": 1, "st_sync_block();": 2}[mutant.new]
+    scope = {"": 0, "st_sync_warp();": 1, "st_sync_block();": 2}[watch.mutant.new]
     for how in settings(watch.one.built):
-        if watch.run(how, mutant.line, scope) or watch.ask("st_conflicts"):
+        if watch.run(how, watch.mutant.line, scope) or watch.ask("st_conflicts"):
             return ""
     return "no two threads touch a byte, one of them to write it, that other synchronisations do not order"
 
 
-def _stores(watch: Watch) -> str:
-    """What threads store, and which places are read and written, in each run that judges."""
-    found = []
-    for how in settings(watch.one.built):
-        wrong = watch.run(how)
-        found.append(f"{wrong}{watch.ask('st_stores')}:{watch.ask('st_places')}")
-    return " ".join(found)
+def _traces(watch: Watch) -> str:
+    """What threads store, what is read, and what the results are, in each run that judges."""
+    runs = ((watch.run(how), *map(watch.ask, _TRACES)) for how in settings(watch.one.built))
+    return " ".join(":".join(map(str, run)) for run in runs)
 
 
-def _same_stores(right: str, found: str) -> str:
+_TRACES = ("st_stores", "st_reads", "st_results")
+
+
+def _same_traces(right: str, found: str) -> str:
     pairs = [(a.split(":"), b.split(":")) for a, b in zip(right.split(), found.split(), strict=False)]
-    if pairs and all(a[0] == b[0] for a, b in pairs):
-        return "every thread stores the same bits at the same places in the same order"
-    if pairs and all(a[1:] == b[1:] != ["0"] for a, b in pairs):
-        return "the same places are read, and each place written only ever gets the bits that it gets anyway"
+    if not pairs or any(a[2] != b[2] for a, b in pairs):
+        return ""
+    if all(a == b for a, b in pairs):
+        return "the same places are read, and every thread stores the same bits at the same places in the same order"
+    if all(a[3] == b[3] != "0" for a, b in pairs):
+        return "the same places are read, and each place that is written only ever gets the bits that it gets anyway"
     return ""
 
 
@@ -205,19 +223,15 @@ def _batches(chosen: Sequence[Mutant]) -> Iterator[Sequence[Mutant]]:
 
 
 def _compiled(
-    one: Trial, group: Sequence[Mutant], compiler: Compiler, cache: Path
+    one: Trial, group: Sequence[Mutant], compiler: Compiler, cache: Path, watched: bool = False
 ) -> Iterator[tuple[Mutant, Path | BuildFailure, str]]:
     """Each mutant's library and the prefix of its symbols: all in one unit, or each in its own when that fails."""
-    made = _compile(_unit(one, [(f"m{i}_", m.source) for i, m in enumerate(group)]), compiler, cache)
+    made = _compile(_unit(one, [(f"m{i}_", m.source) for i, m in enumerate(group)], watched), compiler, cache)
     if isinstance(made, Path):
         yield from ((m, made, f"m{i}_") for i, m in enumerate(group))
         return
     for mutant in group:
-        yield mutant, _compile(_unit(one, [(_ALONE, mutant.source)]), compiler, cache), _ALONE
-
-
-_ALONE = "m_"
-"""The prefix of symbols where a unit has one version only."""
+        yield mutant, _compile(_unit(one, [("m_", mutant.source)], watched), compiler, cache), "m_"
 
 
 def _unit(one: Trial, sources: Sequence[tuple[str, str]], watched: bool = False) -> str:

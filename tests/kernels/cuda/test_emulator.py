@@ -245,3 +245,11 @@ def test_bounds_of_an_array_in_registers(cache: Path) -> None:
     ran = run(cache, text, [], [EMPTY], arguments=[4])
     assert ran.kinds == ["out-of-bounds"]
     assert "v[i] = 1.0f" in ran.where
+
+
+def test_an_array_in_registers_that_nothing_was_written_to(cache: Path) -> None:
+    text = kernel(
+        "  float v[4];\n  v[0] = 1.0f;\n  st_store(y0, thread, st_max<float>(v[0], v[n0]));", "float* y0, int64_t n0"
+    )
+    assert run(cache, text, [], [EMPTY], arguments=[0]).outputs[0][0] == 1
+    assert np.isnan(run(cache, text, [], [EMPTY], arguments=[1]).outputs[0]).all()

@@ -1,5 +1,10 @@
 // The second half of watching.h, behind the emulator's header.
 
+static uint64_t st_mixed(uint64_t h, uint64_t x) {
+  h = (h ^ x) * 0x9e3779b97f4a7c15ull;
+  return h ^ h >> 29;
+}
+
 static StWho st_who() { return {st_block(), st_thread()}; }
 
 static void st_on_launch() {
@@ -21,14 +26,11 @@ static void st_on_access(const void* base, int64_t offset, int bytes, int how, i
   StWho who = st_who();
   if (write) {
     uint64_t& h = st_stored[who];
-    auto add = [&](uint64_t x) { h = (h ^ x) * 0x9e3779b97f4a7c15ull, h ^= h >> 29; };
-    add((uint64_t)line << 40 ^ (uint64_t)offset);
-    for (int b = 0; b < bytes; ++b) add((unsigned char)at[b]);
+    h = st_mixed(h, (uint64_t)line << 40 ^ (uint64_t)offset);
+    for (int b = 0; b < bytes; ++b) h = st_mixed(h, (unsigned char)at[b]);
   }
-  if (!shared) {
-    if (write) st_written.insert({base, offset, std::string(at, bytes)});
-    else st_read.insert({base, offset, bytes});
-  }
+  if (!write) st_read.insert({shared ? who.block : -1, shared ? nullptr : base, shared ? at - (char*)st_runtime->now->shared : offset, bytes});
+  else if (!shared) st_written.insert({base, offset, std::string(at, bytes)});
   if (st_altered_line) {
     StEpochs e = st_epochs[who];
     e.launch = st_launches;
@@ -46,24 +48,36 @@ extern "C" unsigned long long st_stores() {
   return all;
 }
 
-// What places of device memory were read, and what each place that was written has got, as one number; 0 when a place
-// has got different things. Buffers are told apart by the order of their addresses.
-extern "C" unsigned long long st_places() {
-  std::map<const void*, int> buffers;
-  for (auto& [base, offset, bytes] : st_read) buffers[base];
-  for (auto& [base, offset, bits] : st_written) buffers[base];
+// Buffers by the order of their addresses.
+static std::map<const void*, int> st_buffers() {
+  std::map<const void*, int> found;
+  for (auto& [block, base, offset, bytes] : st_read) found[base];
+  for (auto& [base, offset, bits] : st_written) found[base];
   int number = 0;
-  for (auto& b : buffers) b.second = ++number;
+  for (auto& b : found) b.second = ++number;
+  return found;
+}
+
+// All places that are read, as one number.
+extern "C" unsigned long long st_reads() {
+  auto buffers = st_buffers();
   uint64_t h = 1;
-  auto add = [&](uint64_t x) { h = (h ^ x) * 0x9e3779b97f4a7c15ull, h ^= h >> 29; };
-  for (auto& [base, offset, bytes] : st_read) add(buffers[base]), add(offset), add(bytes);
+  for (auto& [block, base, offset, bytes] : st_read)
+    h = st_mixed(st_mixed(st_mixed(h, (uint64_t)block << 32 | (uint32_t)buffers[base]), offset), bytes);
+  return h;
+}
+
+// What each place of device memory that is written gets, as one number; 0 when one gets different things.
+extern "C" unsigned long long st_results() {
+  auto buffers = st_buffers();
+  uint64_t h = 1;
   const std::tuple<const void*, int64_t, std::string>* last = nullptr;
   for (auto& place : st_written) {
     auto& [base, offset, bits] = place;
     if (last && std::get<0>(*last) == base && std::get<1>(*last) == offset) return 0;
     last = &place;
-    add(buffers[base]), add(offset);
-    for (char c : bits) add((unsigned char)c);
+    h = st_mixed(st_mixed(h, buffers[base]), offset);
+    for (char c : bits) h = st_mixed(h, (unsigned char)c);
   }
   return h;
 }

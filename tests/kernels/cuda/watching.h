@@ -48,7 +48,7 @@ struct StTouch {
 static int st_launches, st_altered_line, st_altered_scope;
 static std::map<StWho, StEpochs> st_epochs;
 static std::map<StWho, uint64_t> st_stored;                           // a hash of what each thread has stored, in order
-static std::set<std::tuple<const void*, int64_t, int>> st_read;      // places of device memory: base, offset, bytes
+static std::set<std::tuple<int, const void*, int64_t, int>> st_read;  // block (-1: device memory), base, offset, bytes
 static std::set<std::tuple<const void*, int64_t, std::string>> st_written;  // and what was put there
 static std::map<std::pair<int, const char*>, std::vector<StTouch>> st_bytes;  // block (-1: device memory) and address
 
