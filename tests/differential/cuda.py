@@ -38,7 +38,7 @@ class EmulatedCuda:
         name="cuda:small",
         processors=32,
         block_bytes=24 * 1024,
-        resident_threads=256,
+        resident_threads=1024,
         resident_blocks=2,
         shared_bytes=56 * 1024,
     )
