@@ -33,13 +33,18 @@ class Sample:
 
 
 class Watch(Protocol):
-    """Looks at one device."""
+    """Looks at one device. `driver`: its driver's version, "" when that is not known."""
+
+    @property
+    def driver(self) -> str: ...
 
     def sample(self) -> Sample: ...
 
 
 class NoWatch:
     """Where nothing can be known."""
+
+    driver = ""
 
     def sample(self) -> Sample:
         return Sample()
@@ -57,8 +62,10 @@ class Nvml:
         try:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode())
+            version: bytes | str = pynvml.nvmlSystemGetDriverVersion()
         except pynvml.NVMLError as error:
             raise OSError(str(error)) from error
+        self.driver = version.decode() if isinstance(version, bytes) else version
         self._seen = 0
 
     def sample(self) -> Sample:
@@ -75,13 +82,24 @@ class Nvml:
         running = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
         if running is None:
             return None
-        pids = {one.pid for one in running}
-        worked = self._ask(self._nvml.nvmlDeviceGetProcessUtilization, self._seen)
+        pids, own = {one.pid for one in running}, os.getpid()
+        worked = self._worked()
         if worked is not None:
-            self._seen = max((one.timeStamp for one in worked), default=self._seen)
-            pids &= {one.pid for one in worked if one.smUtil > 0} | {os.getpid()}
+            pids &= worked | {own}
         # In a container this process has another number there, but it is among them.
-        return len(pids - {os.getpid()}) if os.getpid() in pids else max(0, len(pids) - 1)
+        return len(pids - {own}) if own in pids else max(0, len(pids) - 1)
+
+    def _worked(self) -> set[int] | None:
+        """Processes that kept multiprocessors busy since the last look; None where the driver does not tell."""
+        nvml = self._nvml
+        try:
+            samples = nvml.nvmlDeviceGetProcessUtilization(self._handle, self._seen)
+        except nvml.NVMLError_NotFound:  # none did
+            return set()
+        except nvml.NVMLError:
+            return None
+        self._seen = max((one.timeStamp for one in samples), default=self._seen)
+        return {one.pid for one in samples if one.smUtil > 0}
 
     def _ask(self, function: Any, *arguments: Any) -> Any:
         """What the library answers, None where the device or the driver does not tell."""
@@ -115,7 +133,8 @@ class Log:
     def facts(self) -> tuple[tuple[str, Fact], ...]:
         """What the samples since the last call say."""
         samples, self._samples, self._last = self._samples, [], 0.0
-        return facts_of(samples)
+        driver = self._watch.driver
+        return (*((("driver", driver),) if driver else ()), *facts_of(samples))
 
 
 def facts_of(samples: Sequence[Sample]) -> tuple[tuple[str, Fact], ...]:

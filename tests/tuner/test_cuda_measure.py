@@ -5,10 +5,13 @@ Times mean nothing on the emulator: what is tested there is the protocol.
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +31,7 @@ from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.tuner import recording
 from stitchtune.tuner.cuda_bench import DeviceBuffer
 from stitchtune.tuner.cuda_microbench import measure_opened, nearest_model
-from stitchtune.tuner.cuda_watch import Log, Sample, facts_of
+from stitchtune.tuner.cuda_watch import Log, Sample, facts_of, watch_device
 from stitchtune.tuner.cuda_worker import Supervisor, load, undisturbed
 from stitchtune.tuner.device import CudaDevice, DeviceError, prepare_device
 from stitchtune.tuner.measure import Measurer, write_subject
@@ -206,6 +209,7 @@ class Watched:
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self.samples = list(samples)
+        self.driver = "580.1"
 
     def sample(self) -> Sample:
         return self.samples.pop(0) if len(self.samples) > 1 else self.samples[0]
@@ -225,7 +229,7 @@ def test_disturbed_jobs_are_run_again_and_then_flagged(cache: Path, monkeypatch:
         assert outcome.timing is not None
         assert outcome.timing.disturbed == bool(disturbed)
         facts = dict(outcome.timing.facts)
-        assert facts["sm_clock"] == 1980
+        assert (facts["sm_clock"], facts["driver"]) == (1980, "580.1")
         assert disturbed in str(facts.get("disturbed", ""))
 
 
@@ -235,6 +239,80 @@ def test_what_samples_say() -> None:
     assert dict(facts_of(waking)) == {"sm_clock": 1972, "memory_clock": 3201}
     throttled = [*waking, Sample(1410, 3201)]
     assert dict(facts_of(throttled))["disturbed"] == "sm_clock between 1410 and 1980 MHz"
+
+
+class Nvml(ModuleType):
+    """NVIDIA's management library: processes by number, and who of them worked."""
+
+    class NVMLError(Exception):
+        pass
+
+    class NVMLError_NotFound(NVMLError):
+        pass
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+
+    def __init__(self, running: Sequence[int] | None, worked: Sequence[int] | None) -> None:
+        super().__init__("pynvml")
+        self.running, self.worked = running, worked
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlSystemGetDriverVersion(self) -> bytes:
+        return b"580.1"
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus: bytes) -> str:
+        if bus != b"0000:65:00.0":
+            raise self.NVMLError("no such device")
+        return "handle"
+
+    def nvmlDeviceGetClockInfo(self, handle: str, clock: int) -> int:
+        return 1000 * clock
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
+        if self.running is None:
+            raise self.NVMLError("not supported")
+        return [SimpleNamespace(pid=pid) for pid in self.running]
+
+    def nvmlDeviceGetProcessUtilization(self, handle: str, since: int) -> list[Any]:
+        if self.worked is None:
+            raise self.NVMLError("not supported")
+        if not self.worked:
+            raise self.NVMLError_NotFound("no sample since")
+        return [SimpleNamespace(pid=pid, timeStamp=since + 1, smUtil=50) for pid in self.worked]
+
+
+@pytest.mark.parametrize(
+    ("running", "worked", "others"),
+    [
+        (["own"], ["own"], 0),
+        (["own", 7], ["own"], 0),  # 7 only holds memory
+        (["own", 7], [], 0),
+        (["own", 7], ["own", 7], 1),
+        (["own", 7, 8], None, 2),  # who works is not told
+        ([3000], [3000], 0),  # in a container this process is called 3000 there
+        ([3000, 7], [3000, 7], 1),
+        (None, ["own"], None),
+    ],
+)
+def test_who_else_uses_the_device(
+    monkeypatch: pytest.MonkeyPatch, running: list[Any] | None, worked: list[Any] | None, others: int | None
+) -> None:
+    def pids(given: list[Any] | None) -> list[int] | None:
+        return None if given is None else [os.getpid() if pid == "own" else pid for pid in given]
+
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(pids(running), pids(worked)))
+    watch = watch_device("0000:65:00.0")
+    assert watch.driver == "580.1"
+    assert watch.sample() == Sample(1000, 2000, others)
+
+
+def test_without_the_management_library_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml([], []))
+    assert watch_device("0000:01:00.0").sample() == Sample()
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert Log(watch_device("0000:65:00.0")).facts() == ()
 
 
 def test_guard_zones_on_the_device(device: Device) -> None:
