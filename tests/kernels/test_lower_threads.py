@@ -12,6 +12,7 @@ from stitchtune.kernels.loops import (
     Declare,
     If,
     Let,
+    Load,
     LoadPack,
     Local,
     LoopKernel,
@@ -190,6 +191,17 @@ def test_kept_rows_are_register_arrays_of_constant_size() -> None:
     kernel = lowered(kept_layer_norm("a warp a row", 4, ((3, 4), (4, 32)), 128, 4, 8, 256))
     sizes = {s.array: s.size for s in body(kernel) if isinstance(s, Declare) and s.array.startswith("h")}
     assert sizes == {"h0": 8, "h4": 1, "h6": 8, "h8": 1}
+
+
+def test_what_a_thread_has_stored_itself_is_not_read_back() -> None:
+    """The maximum is stored for another kernel, and read by the threads that have it."""
+    stages = [Stage(v, (2, 3), vector=3, width=1, lanes=((2, 4), (3, 32))) for v in ((1,), (4,), (5,))]
+    places = edges(v1_2="global", v2_3="inline", v3_4="inline", v3_5="inline", v4_5="register")
+    plan = Plan(one([(2, 4)], *stages, threads=128), places)
+    kernel = lowered(Pair("", softmax(8, 64), plan))
+    assert not scopes(kernel)
+    lets = [s.value for s in body(kernel) if isinstance(s, Let)]
+    assert not any(isinstance(x, Load) and x.array == "g0" for x in lets)
 
 
 def test_parts_stay_in_block_memory_across_phases() -> None:

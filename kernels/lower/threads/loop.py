@@ -193,7 +193,11 @@ class _Loop:
         live = self.nest.live[self.axis]
         full = sub(self.trip, self._rest(self.share))
         if self.share == 1 or full == self.trip:
-            return self._all(self.trip, (Let(live, _TRUE),), self.inner(self.elements))
+            marked: tuple[Stmt, ...] = (Let(live, _TRUE), *self.inner(self.elements))
+            if self.stepped and not isinstance(self.trip, Literal):
+                # The last tile has fewer steps than the others: the same number for all threads.
+                marked = (If(Apply("lt", DType.BOOL, (self.strip, self.trip)), marked),)
+            return self._all(self.trip, (), marked)
         raw = self.nest.names.fresh("i")
         inside = Let(live, Apply("lt", DType.BOOL, (raw, self.trip)))
         if self.rest == number(0):

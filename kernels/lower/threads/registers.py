@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ....graphs.subgraph import all_reads
 from ....search_space.loading import loaded_axes
 from ....search_space.plan import Group, Stage
+from ....search_space.registers import held, same_threads
 from ...loops import Declare, Expr, Load, Stmt
 from ..algebra import computing
 from ..context import Context
@@ -63,15 +64,32 @@ def steps_of(nest: ThreadNest, axes: tuple[int, ...]) -> Steps:
 
 def kept_here(ctx: Context, group: Group) -> dict[int, set[int]]:
     """Values that a stage hands to later stages of the group in registers, with the numbers of the stages that touch
-    each."""
+    each: where the plan says so, and where a later stage would read back from device memory the one element that each
+    thread has stored there for others."""
     made = {v: k for k, stage in enumerate(group.stages) for v in (*stage.combine, *stage.values)}
     found: dict[int, set[int]] = {}
-    readers = [(k, v) for k, stage in enumerate(group.stages) for v in evaluated(ctx, stage)]
-    for k, reader in readers:
-        for read in dict.fromkeys(r.value for r in all_reads(ctx.value(reader))):
-            if ctx.places.get((read, reader)) in ("register", "shuffle") and made.get(read, k) < k:
-                found.setdefault(read, {made[read]}).add(k)
+    for k, stage in enumerate(group.stages):
+        for reader in sorted(evaluated(ctx, stage)):
+            for read in dict.fromkeys(r.value for r in all_reads(ctx.value(reader))):
+                place = ctx.places.get((read, reader))
+                if made.get(read, k) >= k:
+                    continue
+                kept = place in ("register", "shuffle")
+                if kept or (place == "global" and _single(ctx, group, read, group.stages[made[read]], stage)):
+                    found.setdefault(read, {made[read]}).add(k)
     return found
+
+
+def _single(ctx: Context, group: Group, value: int, maker: Stage, reader: Stage) -> bool:
+    """True when a thread has one element of the value in both stages, which storing does not change."""
+    axes, tiles = ctx.value(value).axes, dict(group.parallel)
+    if ctx.plan.dynamic or (ctx.value(value).dtype.is_low_precision and not ctx.strict):
+        return False
+
+    def trip(axis: int) -> int:
+        return min(tiles.get(axis, ctx.sub.extents[axis]), ctx.sub.extents[axis])
+
+    return same_threads(maker, reader, axes) and held(maker, axes, trip) == 1
 
 
 def evaluated(ctx: Context, stage: Stage) -> set[int]:

@@ -55,15 +55,24 @@ class ThreadEvaluator(Evaluator[ThreadNest]):
         self.state = state
 
     def in_register(self, value: int, positions: tuple[Expr, ...], reader: int) -> Expr:
-        own = tuple(self.nest.position.get(a) for a in self.ctx.value(value).axes)
-        if value in self.state.resident.arrays and value not in self.results and positions == own:
-            self.results[value] = self.state.resident.load(value, self.nest)
-        return super().in_register(value, positions, reader)
+        kept = self._kept(value, positions)
+        return super().in_register(value, positions, reader) if kept is None else kept
 
-    def stored(self, value: int, positions: tuple[Expr, ...], mask: Expr | None) -> Expr:  # type: ignore[override]
-        axes = self.ctx.value(value).axes
+    def _kept(self, value: int, positions: Sequence[Expr]) -> Expr | None:
+        """What an earlier stage has left of `value` in the registers of the thread that reads it at its own place."""
+        own = tuple(self.nest.position.get(a) for a in self.ctx.value(value).axes)
+        stage = self.state.memory.stage
+        here = value in self.state.resident.arrays and stage in self.state.kept[value] and value not in self.results
+        if not here or value in self.state.group.stages[stage].values or tuple(positions) != own:
+            return None
+        return self.state.resident.load(value, self.nest)
+
+    def stored(self, value: int, positions: Sequence[Expr], mask: Expr | None) -> Expr:
+        kept = self._kept(value, positions)
+        if kept is not None:
+            return kept
         if not self.ctx.value(value).is_input:
-            memory = self.state.memory
+            memory, axes = self.state.memory, self.ctx.value(value).axes
             same = memory.same(axes, positions, self.nest)
             memory.record(Access(self.ctx.stored[value], False, memory.pattern, frozenset(axes), same))
         return super().stored(value, positions, mask)
