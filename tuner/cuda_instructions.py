@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..graphs.dtypes import DType
 from ..graphs.primitives import PRIMITIVES
-from ..graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum
+from ..graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum, axes_of
 from ..search_space.access import Access
 from ..search_space.loading import loaded_axes
 from ..search_space.plan import Group
@@ -83,7 +83,7 @@ def instructions(view: View, shares: Shares) -> Instructions:
         total, special = total + counted[0], special + counted[1]
         if view.plan.reduction(root).coupled >= 0:
             total += COUPLED * _points(shares, frozenset(value.domain))
-        for access, share in weighed(view, root):
+        for access, _, share in weighed(view, shares, root):
             source = view.sub.values[access.value]
             if source.op == "const" or (access.value, access.index) in done:
                 continue
@@ -100,16 +100,22 @@ def instructions(view: View, shares: Shares) -> Instructions:
     return Instructions(total, special)
 
 
-def weighed(view: View, root: int) -> Iterator[tuple[Access, float]]:
-    """Every access of a root with the share of points at which it happens: pieces of a concat take a part each."""
-    parts: dict[int, float] = {root: 1.0}
+def weighed(view: View, shares: Shares, root: int) -> Iterator[tuple[Access, float, float]]:
+    """Every access of a root with the share of points at which it happens, and at which warps execute it.
+
+    Pieces of a concat take a part each. Where threads of a warp take different pieces, it executes all of them.
+    """
+    parts: dict[int, tuple[float, float]] = {root: (1.0, 1.0)}
     for access in view.walk(root):
         reader = view.sub.values[access.reader]
-        share = parts.get(access.reader, 1.0)
+        share, executed = parts.get(access.reader, (1.0, 1.0))
         if reader.op == "piecewise" and any(r.value == access.value for r in reader.reads):
             share /= len(reader.reads)
-        parts[access.value] = max(share, parts.get(access.value, 0.0))
-        yield access, share
+            if not any(axes_of(b.index) & shares.lanes.keys() for r in reader.reads for b in r.where):
+                executed /= len(reader.reads)
+        before = parts.get(access.value, (0.0, 0.0))
+        parts[access.value] = (max(share, before[0]), max(executed, before[1]))
+        yield access, share, executed
 
 
 def _points(shares: Shares, axes: frozenset[int]) -> float:

@@ -69,10 +69,21 @@ class Shares:
         """Share of the threads' steps along `axes` that have something to do."""
         return min(1.0, math.prod(self.size(a) / (self.steps(a) * self.unit(a)) for a in axes if self.steps(a)))
 
+    def awake(self, axes: Iterable[int]) -> float:
+        """Share of the warps' steps along `axes` in which some thread has something to do."""
+        share, stride = 1.0, self.sharing
+        for axis, count in self.stage.lanes:
+            stride //= count
+            if axis in axes and self.steps(axis):
+                near = min(count, max(1, WARP // stride)) * self.unit(axis) // count
+                full = self.steps(axis) * self.unit(axis)
+                share *= min(1.0, math.ceil(self.size(axis) / near) * near / full)
+        return share
+
     def runs(self, axes: frozenset[int]) -> float:
         """How often a thread runs what depends on `axes`: it is hoisted out of the loops inside its innermost axis."""
         order = self.stage.order
-        last = max((i for i, a in enumerate(order) if a in axes), default=-1)
+        last = max((i for i, a in enumerate(order) if a in axes and self.steps(a) > 1), default=-1)
         return math.prod(self.steps(a) for a in order[: last + 1])
 
     @property

@@ -83,7 +83,7 @@ def _touches(view: View, shares: Shares) -> Iterator[Touch]:
             if any(e.value == root and e.place == "block" for e in view.plan.edges):
                 yield _touch(view, shares, root, index, "block", store=True)
             continue
-        for access, share in weighed(view, root):
+        for access, share, executed in weighed(view, shares, root):
             source = sub.values[access.value]
             place = view.places.get((access.value, access.reader), "far")
             if source.op == "const" or place in ("inline", "register", "shuffle", "alias"):
@@ -92,7 +92,8 @@ def _touches(view: View, shares: Shares) -> Iterator[Touch]:
             if (access.value, access.index, level) not in done:
                 # Values of one stage share its loops, and what they load.
                 done.add((access.value, access.index, level))
-                yield _scaled(_touch(view, shares, access.value, access.index, level, store=False), share)
+                touch = _touch(view, shares, access.value, access.index, level, store=False)
+                yield _scaled(touch, share, executed)
         yield from _stores(view, shares, root)
     for root in stage.combine:
         index = tuple(AxisVar(a) for a in sub.values[root].axes)
@@ -101,18 +102,18 @@ def _touches(view: View, shares: Shares) -> Iterator[Touch]:
         yield from _stores(view, shares, root)
 
 
-def _scaled(touch: Touch, share: float) -> Touch:
-    """A touch that happens at a share of the points only."""
-    if share == 1.0:
+def _scaled(touch: Touch, share: float, executed: float) -> Touch:
+    """A touch that happens at a share of the points only; `executed`: at how many of them warps ask."""
+    if share == executed == 1.0:
         return touch
     return replace(
         touch,
         task=touch.task * share,
         moved=touch.moved * share,
         phase=touch.phase * share,
-        requests=touch.requests * share,
-        cycles=touch.cycles * share,
-        ideal=touch.ideal * share,
+        requests=touch.requests * executed,
+        cycles=touch.cycles * executed,
+        ideal=touch.ideal * executed,
     )
 
 
@@ -174,7 +175,7 @@ def _touch(
     runs = shares.runs(axes)
     # Warps that differ along other axes only ask for the same: of stores, one is made; of loads, L1 answers the rest.
     differing = shares.warps_along(axes)
-    count = runs * (differing if store else shares.warps) * shares.fill(axes)
+    count = runs * (differing if store else shares.warps) * shares.awake(axes)
     everywhere = frozenset().union(*(axes_of(i) for i in index))
     task = _distinct(sub, value, index, {a: shares.size(a) for a in everywhere})
     phase = _distinct(sub, value, index, {a: float(sub.extents[a]) for a in everywhere})
@@ -184,8 +185,8 @@ def _touch(
         index=index,
         place=place,
         store=store,
-        task=min(task, moved) if moved else task,
-        moved=moved,
+        task=task,
+        moved=max(moved, task),
         phase=phase,
         rounds=math.ceil(runs / shares.overlap),
         requests=count * asked.count,

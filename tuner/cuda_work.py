@@ -125,7 +125,7 @@ def _stage_work(
         wait = max(wait, moved.path)
         work += moved
     counted = instructions(view, shares)
-    busy = shares.warps * shares.fill(shares.stage.order)
+    busy = shares.warps * shares.awake(shares.stage.order)
     folds = folds_of(view, shares)
     work += Work(wavefronts=folds.requests)
     issued = ACCESS * (sum(t.requests for t in touches) + folds.requests) + counted.total * busy
