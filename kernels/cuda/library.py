@@ -23,6 +23,9 @@ Array = NDArray[Any]
 Run = Callable[[Mapping[str, Span], int], None]
 """Queues work on a stream; it gets where the tensors lie by name."""
 
+Place = Callable[[Mapping[str, Span]], DeviceArray]
+"""An operand, for where the tensors of a run lie."""
+
 _MULTIPLIED = (DType.F16, DType.BF16, DType.F32, DType.F64)
 
 
@@ -96,22 +99,27 @@ def _product(node: Node, graph: Graph, device: Device) -> Run | None:
     if op.op_type not in ("MatMul", "Gemm") or len(op.nodes) != 1:
         return None
     [output] = node.outputs
-    if graph.types[output].dtype not in _MULTIPLIED or graph.types[output].elements == 0:
-        return None
     a, b, *rest = node.inputs
+    if graph.types[output].dtype not in _MULTIPLIED or not all(graph.types[name].elements for name in (a, b, output)):
+        return None
     attrs = attributes(op) if op.op_type == "Gemm" else {}
     addend = rest[0] if rest and rest[0] else None
     alpha, beta = float(attrs.get("alpha", 1.0)), float(attrs.get("beta", 1.0))
 
-    def operand(name: str, transposed: bool = False) -> Callable[[Mapping[str, Span]], DeviceArray]:
-        kind = graph.types[name]
-        turn = -1 if transposed else 1
-        shape, dtype = kind.shape[::turn], kind.dtype.numpy
-        strides = row_major(kind.shape, kind.dtype.size)[::turn]
-        return lambda spans: DeviceArray(spans[name].address, shape, strides, dtype)
+    left, right, made = (graph.types[name].shape for name in (a, b, output))
+    if len(left) == 1:  # a vector is a row on the left and a column on the right, and the product has no such axis
+        left, made = (1, *left), (*made[:-1], 1, *made[-1:]) if len(right) > 1 else (1,)
+    if len(right) == 1:
+        right, made = (*right, 1), (*made, 1)
 
-    to, first, second = operand(output), operand(a, bool(attrs.get("transA"))), operand(b, bool(attrs.get("transB")))
-    third = operand(addend) if addend else None
+    def operand(name: str, whole: tuple[int, ...], transposed: bool = False) -> Place:
+        dtype, turn = graph.types[name].dtype, -1 if transposed else 1
+        shape, strides = whole[::turn], row_major(whole, dtype.size)[::turn]
+        return lambda spans: DeviceArray(spans[name].address, shape, strides, dtype.numpy)
+
+    to = operand(output, made)
+    first, second = operand(a, left, bool(attrs.get("transA"))), operand(b, right, bool(attrs.get("transB")))
+    third = operand(addend, graph.types[addend].shape) if addend else None
 
     def run(spans: Mapping[str, Span], stream: int) -> None:
         added = third(spans) if third is not None else None

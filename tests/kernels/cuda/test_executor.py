@@ -313,6 +313,18 @@ def test_library_ops_of_all_kinds(tmp_path: Path, device: Device, cache: Path) -
         assert "onnxruntime-gpu" in note
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((5,), (5,)), ((5,), (5, 3)), ((5,), (2, 5, 3)), ((4, 5), (5,)), ((2, 4, 5), (5,)), ((2, 1, 4, 5), (3, 5, 6))],
+)
+def test_products_of_vectors_and_batches(
+    tmp_path: Path, device: Device, cache: Path, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    feeds = {"a": draw(*left), "b": draw(*right)}
+    model = make_model([node("MatMul", ["a", "b"], ["m"]), node("Neg", ["m"], ["y"])], feeds, ["m", "y"])
+    agree(compiled(read(model, tmp_path), device, cache)(feeds), reference(model, feeds))
+
+
 def test_products_without_their_library_run_on_the_host(tmp_path: Path, cache: Path) -> None:
     class Plain(Spy):
         multiplies = False
