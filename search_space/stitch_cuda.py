@@ -158,7 +158,7 @@ def _stage(stage: StageDraft, unroll: tuple[tuple[int, int], ...]) -> Stage:
 def _buffers(kernels: Kernels) -> Iterator[Buffer]:
     for group in _all(kernels):
         for stage in group.stages:
-            yield from (Buffer(v, axes, group.pads[v]) for v, axes in stage.inputs.items() if v in group.pads)
+            yield from (Buffer(v, axes, group.pads[v]) for v, axes in stage.inputs.items() if group.pads.get(v))
 
 
 def unfused_cuda(context: Context) -> Plan:

@@ -75,19 +75,28 @@ def share_threads(context: Context, group: GroupDraft) -> None:
 
 
 def _wanted_threads(context: Context, group: GroupDraft, beside: int) -> int:
-    """The fewest threads, from 256 on, that keep the multiprocessors busy, as far as more bring more to work."""
+    """The fewest threads, from 256 on, that keep the multiprocessors busy, as far as more bring more to work.
+
+    Fewer where that gives more blocks and there are not enough for all multiprocessors.
+    """
     work = context.extent(largest_domain(context, group))
-    best, busy = 256, 0
-    for threads in (256, 512, 1024):
+    processors = context.target.processors
+
+    def tasks_of(threads: int) -> int:
         _Mapping(context, group, threads, default, beside).run()
-        tasks = group.tasks(context.sub)
-        blocks = min(tasks / context.target.processors, _resident_blocks(context, group))
-        active = int(blocks * threads)
+        return group.tasks(context.sub)
+
+    best, busy, blocks = 256, 0, 0
+    for threads in (256, 512, 1024):
+        tasks = tasks_of(threads)
+        active = int(min(tasks / processors, _resident_blocks(context, group)) * threads)
         if threads > 256 and (2 * active < 3 * busy or work // max(1, tasks) < 4 * threads):
             break
-        best, busy = threads, active
+        best, busy, blocks = threads, active, tasks
         if busy >= BUSY_THREADS:
             break
+    while best > 64 and best <= 256 and blocks < processors and (tasks := tasks_of(best // 2)) > blocks:
+        best, blocks = best // 2, tasks
     group.tasks_per_block = 1
     return best
 

@@ -48,7 +48,8 @@ def tile_inputs(
             continue
         axes, by_consumer = found
         size = context.sub.values[value].dtype.size
-        group.pads[value] = max(1, 4 // size)
+        word = max(1, 4 // size)
+        group.pads[value] = int(ask(Knob(f"pad.{value}", (0, word), word)))
         load = StageDraft([], axes, axes[-1], inputs={value: axes})
         load.width = widest_access(context.sub, axes, size)
         load.lanes = pack_lanes(context.sub, group, load, list(reversed(axes)))

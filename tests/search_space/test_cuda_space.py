@@ -6,7 +6,8 @@ import random
 from collections import Counter
 
 import pytest
-from stitchtune.search_space import codec
+from stitchtune.search_space import codec, size
+from stitchtune.search_space.adapt import adapt
 from stitchtune.search_space.devices import DEVICES
 from stitchtune.search_space.knobs import Choice, Knob
 from stitchtune.search_space.legality import check
@@ -15,7 +16,7 @@ from stitchtune.search_space.space import Space, build
 from stitchtune.search_space.stitch import heuristic, unfused
 
 from tests.random_subgraphs import random_subgraph
-from tests.search_space.samples import layer_norm_backward, outer_difference, softmax
+from tests.search_space.samples import exponential, layer_norm_backward, outer_difference, softmax
 
 TARGETS = [DEVICES[f"cuda:{name}"] for name in ("t4", "a100", "h200")]
 RESOURCES = {"block-memory", "registers", "resident"}
@@ -53,3 +54,21 @@ def test_most_answers_are_legal_and_knobs_keep_their_choices(make: object, shape
         codes[refusals[0].code if refusals else "legal"] += 1
     assert codes["legal"] >= 36
     assert set(codes) <= RESOURCES | {"legal"}
+
+
+@pytest.mark.parametrize("make", [softmax, layer_norm_backward])
+def test_a_plan_fits_other_sizes_or_says_what_it_lacks(make: object) -> None:
+    assert callable(make)
+    target = TARGETS[-1]
+    plan = heuristic(make(4096, 768), target)
+    for shape in ((4096, 768), (8, 768), (4096, 16), (100_000, 1000), (4096, 20_000)):
+        sub = make(*shape)
+        assert {r.code for r in check(sub, adapt(plan, sub), target)} <= RESOURCES
+    assert check(make(5000, 768), adapt(plan, make(5000, 768)), target) == ()
+
+
+def test_a_small_space_is_counted() -> None:
+    space = Space(exponential(48, 8), TARGETS[-1])
+    exact = size.measure(space, lambda plan: plan, limit=2000)
+    assert exact.exact
+    assert exact.count > 20
