@@ -277,7 +277,7 @@ class _StageLowering:
         accumulate(self.nest, item, element, place, self.state.scratch, sink)
 
     def _in_register(self, v: int) -> bool:
-        return self.ctx.has_place(v, "register") or self.ctx.has_place(v, "shuffle")
+        return v in self.kept or self.ctx.has_place(v, "register") or self.ctx.has_place(v, "shuffle")
 
     def _settle(self, ev: ThreadEvaluator, v: int, result: Expr, where: Location) -> None:
         """Names a finished reduction for the rest of the stage, and keeps it."""
