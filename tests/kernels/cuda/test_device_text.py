@@ -25,6 +25,7 @@ SUBGRAPHS = {
     "transpose": lambda: bias_transpose(70, 45),
     "column sum": lambda: component(rows.column_sum(F32, 700, 70)),
     "split softmax": lambda: component(rows.softmax(F32, 2, 70_000)),
+    "softmax by rows, then apart": lambda: component(rows.softmax(F32, 2, 30_000)),
 }
 
 
