@@ -39,8 +39,8 @@ from tests.kernels.cuda.mutation_subjects import Array, Subject, subjects
 PER_UNIT = 24
 """Mutants that are compiled together."""
 
-SECONDS = 20
-"""A mutant that runs longer hangs."""
+SECONDS = 60
+"""A mutant that runs longer hangs; watching one may take as long."""
 
 STEPS = 20_000_000
 
