@@ -95,7 +95,7 @@ def predict_cuda(
         fit = fit_kernel(seen, kernel, phases, report)
         slots = fit.resident * model.target.processors if kernel.team else 1
         times = [
-            _phase(seen, phase, Where(model, fit.resident, slots, fit.l1, next(misses), evicted), fit)
+            _phase(seen, phase, Where(model, fit.resident, slots, fit.l1, next(misses), evicted), fit, len(phases) == 1)
             for phase in phases
         ]
         found.extend(times)
@@ -130,7 +130,8 @@ def _misses(
         yield misses
 
 
-def _phase(seen: View, phase: Sequence[Accesses], where: Where, fit: Fit) -> PhaseTime:
+def _phase(seen: View, phase: Sequence[Accesses], where: Where, fit: Fit, replaced: bool) -> PhaseTime:
+    """`replaced`: blocks end and others take their places; those of a kernel with barriers stay and go round."""
     model, slots = seen.model, where.slots
     tasks = [task_count(found.group, seen.sub.extents) for found in phase]
     counts = [-(-n // found.group.tasks_per_block) for n, found in zip(tasks, phase, strict=True)]
@@ -138,17 +139,17 @@ def _phase(seen: View, phase: Sequence[Accesses], where: Where, fit: Fit) -> Pha
     together = -(-blocks // model.target.processors)
     where = replace(where, resident=max(1, min(where.resident, together)), slots=max(1, min(slots, blocks)))
     total = Work()
-    for found, task, count in zip(phase, tasks, counts, strict=True):
+    for found, task in zip(phase, tasks, strict=True):
         if task:
-            work = group_work(seen, found, where) + _spills(found, where, fit)
-            total += work * task + Work(path=model.turnover) * count
+            total += (group_work(seen, found, where) + _spills(found, where, fit)) * task
     if not blocks:
         return PhaseTime(0, 0, 0, 0, 0, 0, 1.0, 0, slots, 0.0)
     active = min(blocks, slots, model.target.processors)
-    each = total.path / blocks
-    even = _joined(_bound(model, total, active, 1.0), each * max(1.0, blocks / slots))
+    each, start = total.path / blocks, model.turnover if replaced else 0.0
+    waves = max(1.0, blocks / slots)
+    even = _joined(_bound(model, total, active, 1.0), each * waves + start * (waves - 1))
     bound = _bound(model, total, active, math.ceil(blocks / active) / (blocks / active))
-    path = each * math.ceil(blocks / slots)
+    path = each * math.ceil(waves) + start * (math.ceil(waves) - 1)
     seconds = _joined(bound, path)
     return PhaseTime(
         far=total.far_reads + total.far_writes,

@@ -22,8 +22,9 @@ from .cuda_lanes import WARP, Shares
 from .cuda_touch import Accesses, Touch, part_threads
 from .view import View
 
-PORT_BYTES = 64.0
-"""Bytes per cycle between a multiprocessor and L2 (NVIDIA A100 white paper)."""
+PORT_BYTES = 48.0
+"""Bytes per cycle between a multiprocessor and L2: three quarters of the 64 of NVIDIA's A100 white paper, as much as L2
+delivers of what that promises altogether (5.4 of 7.2 TB/s, gpu-benches)."""
 
 L1_SHARE = 0.75
 """Share of L1 that footprints may take and still be found there."""
@@ -130,12 +131,13 @@ def _stage_work(
     work += Work(wavefronts=folds.requests)
     issued = ACCESS * (sum(t.requests for t in touches) + folds.requests) + counted.total * busy
     chains = min(4.0, max(1.0, shares.overlap * max(1, shares.stage.width)))
-    alone = max(counted.total * DEPENDENT_CYCLES / chains, issued * WARP / model.issue)
-    cycles = alone + folds.cycles + (work.reads + work.writes) / PORT_BYTES
+    # A thread waits and computes in turn; the block's threads meanwhile share issue slots and the port to L2.
+    thread = wait * model.clock + counted.total * DEPENDENT_CYCLES / chains
+    cycles = max(thread, issued * WARP / model.issue, (work.reads + work.writes) / PORT_BYTES) + folds.cycles
     # Of a mix of instructions about two thirds are float32, which some architectures issue at half the rate.
     slots = issued * max(1.0, model.issue / model.arithmetic * 2 / 3)
     special = counted.special * busy
-    return replace(work, instructions=slots, special=special, path=wait + cycles / model.clock)
+    return replace(work, instructions=slots, special=special, path=cycles / model.clock)
 
 
 def _fetched(touch: Touch, tasks: int, where: Where, footprint: float, *, again: bool) -> Work:

@@ -7,7 +7,8 @@ so. Three sources recur:
   of a Hopper with 132 multiprocessors. That file is named h200, but its 3.89 TB/s are 97 % of what a GH200 with
   96 GB of HBM3 has (4.02 TB/s): it is read as one, and serves for everything but DRAM of the H200. Bandwidths are from
   gpu-stream ("scale", "read"), L2 from gpu-l2-cache and gpu-small-kernels, latencies from gpu-latency, launches and
-  grid barriers from gpu-small-kernels (time per kernel or per barrier of a chain over 64 KiB).
+  grid barriers from gpu-small-kernels (time per kernel or per barrier of a chain over 64 KiB; of the latter a round
+  through L2 is the phase's own).
 - *Azure*: https://github.com/Azure/AI-benchmarking-guide, BabelStream (copy, dot) of H200 and A100.
 - *white paper*: NVIDIA's architecture white papers and data sheets: clocks and rates per cycle.
 """
@@ -55,7 +56,7 @@ _HOPPER_L2 = (
     "gpu-benches, Hopper with 132 multiprocessors: reads 9.7 TB/s; copies 41 MB in 6.6 us less a 1.2 us barrier"
 )
 _HOPPER_LAUNCH = "gpu-benches, Hopper: 2.5 us by stream, 2.3 us by graph"
-_HOPPER_BARRIER = "gpu-benches, Hopper: 1.24 us per barrier of 132 blocks, with a round through L2"
+_HOPPER_BARRIER = "gpu-benches, Hopper: 1.24 us per barrier of 132 blocks with a round through L2 (0.15)"
 _V100_SLOPE = "each block adds 1.4 ns: AStitch (ASPLOS 2022), 2.5 to 2.7 us from 20 to 160 blocks on a V100"
 _HOPPER_LATENCY = (
     "gpu-benches, H100 PCIe: 650 and 265 cycles at 1.755 GHz; turnover: Hopper reads at half occupancy less that"
@@ -63,7 +64,7 @@ _HOPPER_LATENCY = (
 _AMPERE_L2 = "gpu-benches, A40 has none; scaled with multiprocessors and clock from the L40 (15 bytes per cycle)"
 _GDDR_LATENCY = "gpu-benches, L40: 631 and 277 cycles at 2.49 GHz; turnover: reads at low occupancy less that"
 _ADA_LAUNCH = "gpu-benches, L40: 1.64 us by stream, 0.94 us by graph"
-_ADA_BARRIER = "gpu-benches, L40: 0.82 us per barrier of 142 blocks"
+_ADA_BARRIER = "gpu-benches, L40: 0.82 us per barrier of 142 blocks with a round through L2 (0.11)"
 _A100_LAUNCH = "gpu-benches, A100: 2.7 us by stream, 1.36 us by graph"
 
 _HOPPER = _Chip(
@@ -83,7 +84,7 @@ _HOPPER = _Chip(
     launch=2.5,
     graph=2.3,
     launch_source=_HOPPER_LAUNCH,
-    barrier=1.06,
+    barrier=0.9,
     barrier_source=f"{_HOPPER_BARRIER}; {_V100_SLOPE}",
 )
 
@@ -104,8 +105,8 @@ _A100 = _Chip(
     launch=2.7,
     graph=1.36,
     launch_source=_A100_LAUNCH,
-    barrier=1.19,
-    barrier_source=f"gpu-benches, A100: 1.34 us per barrier of 108 blocks; {_V100_SLOPE}",
+    barrier=1.04,
+    barrier_source=f"gpu-benches, A100: 1.34 us per barrier of 108 blocks with a round through L2; {_V100_SLOPE}",
 )
 
 _GDDR = _Chip(
@@ -125,7 +126,7 @@ _GDDR = _Chip(
     launch=1.64,
     graph=0.94,
     launch_source=_ADA_LAUNCH,
-    barrier=0.62,
+    barrier=0.51,
     barrier_source=f"{_ADA_BARRIER}; {_V100_SLOPE}",
 )
 
@@ -146,7 +147,7 @@ _CHIPS = {
         launch=2.5,
         graph=1.5,
         launch_source="estimated: the L40's with the clock",
-        barrier=1.0,
+        barrier=0.8,
         barrier_source=f"estimated: the L40's with the clock; {_V100_SLOPE}",
     ),
     "cuda:v100": _Chip(
