@@ -40,7 +40,7 @@ from stitchtune.tuner.microbench import measure_device
 from stitchtune.tuner.protocol import Job, News, Pace, Subject
 from stitchtune.tuner.reference import Reference
 
-from tests.kernels.cuda.on_devices import DEVICES, device_of
+from tests.kernels.cuda.on_devices import DEVICES, device_of, shared_cache
 
 from .examples import scaled
 from .test_loop import graph
@@ -50,7 +50,7 @@ SUB = scaled(N)
 PACE = Pace(silence=2.5, checks=3, check_seconds=0.01, seconds=0.01, rounds=2, cold=1)
 
 GOOD = f"""
-  for (int64_t i = st_block() * 256 + st_thread(); i < {N}; i += st_grid() * 256) {{
+  for (int64_t i = st_block() * THREADS + st_thread(); i < {N}; i += st_grid() * THREADS) {{
     float x = st_load(x0, i);
     st_store(y0, i, expf(x) * x);
   }}"""
@@ -66,7 +66,7 @@ BODIES = {
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return shared_cache(tmp_path_factory)
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -104,7 +104,8 @@ def planted(body: str, device: Device, cache: Path) -> BuiltCuda:
     """The heuristic plan with a kernel of this body."""
     like = built(device, cache)
     [launch] = like.launches
-    source = f'extern "C" __global__ void {launch.symbol}(const float* x0, float* y0) {{ {body} }}\n'
+    code = body.replace("THREADS", str(launch.threads))
+    source = f'extern "C" __global__ void {launch.symbol}(const float* x0, float* y0) {{ {code} }}\n'
     if device.real:
         [made] = nvrtc.compile_units([source], device.target.arch, cache)
         assert isinstance(made, nvrtc.Compiled), made

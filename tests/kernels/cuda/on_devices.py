@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,13 @@ from stitchtune.kernels.cuda.opening import open_device
 from stitchtune.search_space.devices import device_target
 
 DEVICES = ("emulated", "cupy")
+
+
+def shared_cache(factory: pytest.TempPathFactory) -> Path:
+    """One cache for all modules: the emulator itself takes seconds to compile."""
+    folder = factory.getbasetemp() / "cuda-cache"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 @functools.cache
