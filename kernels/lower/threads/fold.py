@@ -8,13 +8,14 @@ block; each thread then reads and merges those in a fixed, balanced order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ....graphs.dtypes import DType
-from ...loops import THREAD, Apply, Expr, If, Load, Stmt, Store, Sync
+from ...loops import THREAD, Apply, Expr, For, If, Load, Stmt, Store, Sync
 from ..algebra import Algebra
 from ..errors import LoweringError
 from ..integers import add, mul, number
+from .elements import Elements
 from .lanes import WARP, Lane
 from .memory import ThreadMemory
 from .nest import Location, ThreadNest
@@ -78,7 +79,7 @@ def fold(
     stored: bool = False,
 ) -> Folded:
     """`partial` of all threads that differ along `lanes` only, merged; all statements stand at `where`. `stored`: the
-    result is only stored, by the first of these threads."""
+    result is only stored, by one of these threads."""
     if any(lane.count & (lane.count - 1) or lane.stride & (lane.stride - 1) for lane in lanes):
         raise LoweringError("a fold across threads whose number is no power of two")
     near, far = masks(lanes)
@@ -88,13 +89,34 @@ def fold(
         return Folded(nest, where, partial)
     threads = scratch.memory.threads
     read = _leave(nest, alg, partial, near, far, where, scratch)
-    once = where._replace(element=False)
     if stored:
-        first = nest.bind(Apply("eq", DType.BOOL, (_bits(far, threads), number(0))))
-        own = nest.child((), once)
-        nest.put(once, lambda elements: (If(first, own.assemble(elements)),))
-        nest, where = own, Location(0, False, where.element)
+        nest, where = _elect(nest, lanes, near, far, where, threads)
     return Folded(nest, where, _gather(nest, alg, read, near, far, where, threads))
+
+
+def _elect(
+    nest: ThreadNest, lanes: Sequence[Lane], near: Sequence[int], far: Sequence[int], where: Location, threads: int
+) -> tuple[ThreadNest, Location]:
+    """A nest for code that one thread of those along `lanes` does, and where in it: the elements of a strip are dealt
+    out to the warps, so that none has to merge them all."""
+    own = nest.child((), where._replace(element=False))
+    own.settled = nest.settled | {lane.axis for lane in lanes}
+    if near:
+        own.elected = (*nest.elected, nest.bind(Apply("eq", DType.BOOL, (_bits(near, threads), number(0)))))
+    warp = nest.bind(_bits(far, threads))
+
+    def dealt(elements: Elements | None) -> tuple[Stmt, ...]:
+        body = own.assemble(elements)
+        if not where.element:
+            return (If(Apply("eq", DType.BOOL, (warp, number(0))), body),)
+        turn: Expr = nest.element
+        if nest.width > 1 << len(far):
+            turn = Apply("rest_u32", DType.I64, (turn, number(1 << len(far))))
+        mine = Apply("eq", DType.BOOL, (warp, turn))
+        return tuple(replace(s, body=(If(mine, s.body),)) if isinstance(s, For) else s for s in body)
+
+    nest.put(where._replace(element=False), dealt)
+    return own, Location(0, False, where.element)
 
 
 def masks(lanes: Sequence[Lane]) -> tuple[list[int], list[int]]:

@@ -63,6 +63,9 @@ class ThreadNest:
     element_guards: tuple[Local, ...] = ()
     outer: frozenset[int] = frozenset()
     """Axes whose positions come from the loops around a nested nest."""
+    settled: frozenset[int] = frozenset()
+    elected: tuple[Expr, ...] = ()
+    """Axes along which the code around has picked the thread that stores already, but for these tests."""
     repeated: bool = False
     """The whole nest stands in a loop that may take several steps."""
 
@@ -265,8 +268,8 @@ class ThreadNest:
     def first_of(self, axes: Sequence[int]) -> list[Expr]:
         """Tests that pick one thread among those that hold the same element of a value with these axes."""
         zero = number(0)
-        lacking = [lane for a, lane in self.lanes.items() if a not in axes]
-        return [self.bind(Apply("eq", DType.BOOL, (lane.coordinate, zero))) for lane in lacking]
+        lacking = [lane for a, lane in self.lanes.items() if a not in axes and a not in self.settled]
+        return [*self.elected, *(self.bind(Apply("eq", DType.BOOL, (lane.coordinate, zero))) for lane in lacking)]
 
     def register_index(self, axes: Sequence[int]) -> tuple[Expr, int]:
         """Where a thread keeps its element of a value of these axes, and how many elements it has.
