@@ -150,6 +150,11 @@ def _taken(statement: Stmt, pending: Mapping[str, _Pending]) -> dict[str, Expr]:
     """The names that give way to their values in a statement: loads and exchanges all together or none, so that what is
     alike looks alike; then the others in order, as long as it stays short."""
     here = {name: pending[name] for name in _mentioned(expressions(statement)) if name in pending}
+    if isinstance(statement, Store | Assign) and isinstance(statement.value, Local) and len(here) == 1:
+        # a name for what is only stored makes nothing shorter
+        wait = here.get(statement.value.name)
+        if wait is not None and _size(wait.let.value) <= LONGEST:
+            return {wait.let.local.name: wait.let.value}
     size = sum(_size(expr) for expr in expressions(statement))
     guarded = _guarded(expressions(statement))
     moving = {name: wait for name, wait in here.items() if not wait.fixed}

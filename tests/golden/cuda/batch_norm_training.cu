@@ -73,50 +73,51 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
     float* b0 = ST_SHARED(float, 50176);
     const int k1 = task % 2;
     const int k2 = task / 2;
-    const int t3 = thread % 256;
-    const int t4 = thread / 256;
+    const int warp = thread / 32;
+    const bool t3 = thread % 32 == 0;
 
-    float w5[4];
+    float w4[4];
     #pragma unroll
-    for (int l6 = 0; l6 < 4; ++l6) {
-      w5[l6] = 0.0f;
+    for (int l5 = 0; l5 < 4; ++l5) {
+      w4[l5] = 0.0f;
     }
 
-    const int k7 = k1 * 16;
-    for (int i8 = t4; i8 < 16; i8 += 4) {
-      const int i9 = t3 * 4;
+    const int k6 = k1 * 16;
+    const int t7 = thread % 256;
+    for (int i8 = thread / 256; i8 < 16; i8 += 4) {
+      const int i9 = t7 * 4;
       if (i9 < 784) {
         float q10[4];
-        st_unpack(q10, st_load_pack<4>(x0, (k7 + i8) * 50176 + k2 * 784 + i9));
+        st_unpack(q10, st_load_pack<4>(x0, (k6 + i8) * 50176 + k2 * 784 + i9));
         float q11[4];
         #pragma unroll
         for (int e12 = 0; e12 < 4; ++e12) {
           const float t13 = q10[e12];
           q11[e12] = t13;
-          w5[e12] += t13;
+          w4[e12] += t13;
         }
         st_shared_store_pack<4>(c0, i8 * 784 + i9, st_packed<4>(q11));
       }
     }
 
-    const float t14 = w5[0] + w5[2] + (w5[1] + w5[3]);
+    const float t14 = w4[0] + w4[2] + (w4[1] + w4[3]);
     const float t15 = t14 + st_shuffle_xor(t14, 1);
     const float t16 = t15 + st_shuffle_xor(t15, 2);
     const float t17 = t16 + st_shuffle_xor(t16, 4);
     const float t18 = t17 + st_shuffle_xor(t17, 8);
     const float t19 = t18 + st_shuffle_xor(t18, 16);
-    if (thread % 32 == 0) {
-      st_shared_store(b0, thread / 32, t19);
+    if (t3) {
+      st_shared_store(b0, warp, t19);
     }
     st_sync_block();
-    if (thread / 32 == 0) {
+    if (warp == 0) {
       const float t20 = st_shared_load(b0, thread % 32);
       const float t21 = t20 + st_shuffle_xor(t20, 1);
       const float t22 = t21 + st_shuffle_xor(t21, 2);
       const float t23 = t22 + st_shuffle_xor(t22, 4);
       const float t24 = t23 + st_shuffle_xor(t23, 8);
       const float t25 = t24 + st_shuffle_xor(t24, 16);
-      if (t3 == 0 && t4 == 0) {
+      if (t3) {
         st_store(g0, k1 * 64 + k2, t25);
       }
     }
@@ -132,56 +133,58 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       float* b0 = ST_SHARED(float, 50176);
       float* b1 = ST_SHARED(float, 50240);
       const int k1 = task / 2;
-      const int t2 = thread % 256;
-      const int t3 = thread / 256;
       if (thread < 1) {
-        float a4 = 0.0f;
+        float a2 = 0.0f;
         #pragma unroll 8
-        for (int i5 = 0; i5 < 2; ++i5) {
-          a4 += st_load_cg(g0, k1 + i5 * 64);
+        for (int i3 = 0; i3 < 2; ++i3) {
+          a2 += st_load_cg(g0, k1 + i3 * 64);
         }
-        st_shared_store(b0, 0, a4);
+        st_shared_store(b0, 0, a2);
       }
       st_sync_block();
 
-      const float t6 = st_shared_load(b0, 0) / 25088.0f;
+      const int warp = thread / 32;
+      const bool t4 = thread % 32 == 0;
+      const float t5 = st_shared_load(b0, 0) / 25088.0f;
 
-      float w7[4];
+      float w6[4];
       #pragma unroll
-      for (int l8 = 0; l8 < 4; ++l8) {
-        w7[l8] = 0.0f;
+      for (int l7 = 0; l7 < 4; ++l7) {
+        w6[l7] = 0.0f;
       }
-      for (int i9 = t3; i9 < 16; i9 += 4) {
-        const int i10 = t2 * 4;
+
+      const int t8 = thread % 256;
+      for (int i9 = thread / 256; i9 < 16; i9 += 4) {
+        const int i10 = t8 * 4;
         if (i10 < 784) {
           float q11[4];
           st_unpack(q11, st_shared_load_pack<4>(c0, i9 * 784 + i10));
           #pragma unroll
           for (int e12 = 0; e12 < 4; ++e12) {
-            const float t13 = q11[e12] - t6;
-            w7[e12] += t13 * t13;
+            const float t13 = q11[e12] - t5;
+            w6[e12] += t13 * t13;
           }
         }
       }
 
-      const float t14 = w7[0] + w7[2] + (w7[1] + w7[3]);
+      const float t14 = w6[0] + w6[2] + (w6[1] + w6[3]);
       const float t15 = t14 + st_shuffle_xor(t14, 1);
       const float t16 = t15 + st_shuffle_xor(t15, 2);
       const float t17 = t16 + st_shuffle_xor(t16, 4);
       const float t18 = t17 + st_shuffle_xor(t17, 8);
       const float t19 = t18 + st_shuffle_xor(t18, 16);
-      if (thread % 32 == 0) {
-        st_shared_store(b1, thread / 32, t19);
+      if (t4) {
+        st_shared_store(b1, warp, t19);
       }
       st_sync_block();
-      if (thread / 32 == 0) {
+      if (warp == 0) {
         const float t20 = st_shared_load(b1, thread % 32);
         const float t21 = t20 + st_shuffle_xor(t20, 1);
         const float t22 = t21 + st_shuffle_xor(t21, 2);
         const float t23 = t22 + st_shuffle_xor(t22, 4);
         const float t24 = t23 + st_shuffle_xor(t23, 8);
         const float t25 = t24 + st_shuffle_xor(t24, 16);
-        if (t2 == 0 && t3 == 0) {
+        if (t4) {
           st_store(g1, task % 2 * 64 + k1, t25);
         }
       }
@@ -198,8 +201,7 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
         st_shared_store(b0, thread, a2);
       }
       if (thread < 32) {
-        const float t4 = 0.1f * (st_shared_load(b0, thread) / 25088.0f) + st_load(x1, k1 + thread) * 0.9f;
-        st_store(y0, k1 + thread, t4);
+        st_store(y0, k1 + thread, 0.1f * (st_shared_load(b0, thread) / 25088.0f) + st_load(x1, k1 + thread) * 0.9f);
       }
     }
   }
@@ -261,8 +263,7 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
         st_shared_store(b0, thread, a2);
       }
       if (thread < 32) {
-        const float t4 = 0.9f * st_load(x4, k1 + thread) + 0.1f * (st_shared_load(b0, thread) / 25088.0f);
-        st_store(y2, k1 + thread, t4);
+        st_store(y2, k1 + thread, 0.9f * st_load(x4, k1 + thread) + 0.1f * (st_shared_load(b0, thread) / 25088.0f));
       }
     }
   }

@@ -38,8 +38,7 @@ bias_gelu(const uint16_t* __restrict__ x0, const uint16_t* __restrict__ x1,
       #pragma unroll
       for (int e7 = 0; e7 < 8; ++e7) {
         const float t8 = st_round_f16(q4[e7] + q5[e7]);
-        const float t9 = t8 * st_round_f16(0.5f * st_round_f16(st_round_f16(erff(st_round_f16(t8 * 0.70703125f))) + 1.0f));
-        q6[e7] = t9;
+        q6[e7] = t8 * st_round_f16(0.5f * st_round_f16(st_round_f16(erff(st_round_f16(t8 * 0.70703125f))) + 1.0f));
       }
       st_store_pack<8>(y0, (k1 + t2) * 3072 + i3, st_packed_f16<8>(q6));
     }

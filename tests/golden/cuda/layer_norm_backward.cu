@@ -58,211 +58,201 @@ layer_norm_backward(const float* __restrict__ x0, const float* __restrict__ x1,
     const int lane = thread % 32;
     const int warp = thread / 32;
     const int t2 = lane + warp * 32;
-    const bool t3 = thread / 32 == 0;
-    for (int i4 = 0; i4 < 768; i4 += 128) {
-      const int i5 = i4 + lane * 4;
-      float w6[4];
+    for (int i3 = 0; i3 < 768; i3 += 128) {
+      const int i4 = i3 + lane * 4;
+      float w5[4];
       #pragma unroll
-      for (int l7 = 0; l7 < 4; ++l7) {
-        w6[l7] = 0.0f;
+      for (int l6 = 0; l6 < 4; ++l6) {
+        w5[l6] = 0.0f;
       }
-      float w8[4];
+      float w7[4];
       #pragma unroll
-      for (int l9 = 0; l9 < 4; ++l9) {
-        w8[l9] = 0.0f;
+      for (int l8 = 0; l8 < 4; ++l8) {
+        w7[l8] = 0.0f;
       }
+      float q9[4];
+      st_unpack(q9, st_load_pack<4>(x0, (k1 + warp) * 768 + i4));
       float q10[4];
-      st_unpack(q10, st_load_pack<4>(x0, (k1 + warp) * 768 + i5));
       float q11[4];
-      float q12[4];
-      st_unpack(q12, st_load_pack<4>(x3, (k1 + warp) * 768 + i5));
+      st_unpack(q11, st_load_pack<4>(x3, (k1 + warp) * 768 + i4));
       #pragma unroll
-      for (int e13 = 0; e13 < 4; ++e13) {
-        const float t14 = q10[e13];
-        q11[e13] = t14;
-        w6[e13] += t14;
-        w8[e13] += t14 * q12[e13];
+      for (int e12 = 0; e12 < 4; ++e12) {
+        const float t13 = q9[e12];
+        q10[e12] = t13;
+        w5[e12] += t13;
+        w7[e12] += t13 * q11[e12];
       }
-      st_shared_store_pack<4>(b0, warp * 768 + i5, st_packed<4>(q11));
-      const int t15 = int(unsigned(i4 / 128) % 2u);
+      st_shared_store_pack<4>(b0, warp * 768 + i4, st_packed<4>(q10));
+      const int t14 = int(unsigned(i3 / 128) % 2u);
       #pragma unroll
+      for (int e15 = 0; e15 < 4; ++e15) {
+        st_shared_store(b1, t2 + e15 * 1024 + t14 * 4096, w5[e15]);
+      }
+      st_sync_block();
+      #pragma unroll 4
       for (int e16 = 0; e16 < 4; ++e16) {
-        st_shared_store(b1, t2 + e16 * 1024 + t15 * 4096, w6[e16]);
-      }
-      st_sync_block();
-      if (t3) {
-        float q17[4];
-        #pragma unroll
-        for (int e18 = 0; e18 < 4; ++e18) {
-          const float t19 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096);
-          const float t20 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 128);
-          const float t21 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 32);
-          const float t22 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 160);
-          const float t23 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 64);
-          const float t24 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 192);
-          const float t25 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 96);
-          const float t26 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 224);
-          const float t27 = t21 + t22 + (t25 + t26);
-          const float t28 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 256);
-          const float t29 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 384);
-          const float t30 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 288);
-          const float t31 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 416);
-          const float t32 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 320);
-          const float t33 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 448);
-          const float t34 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 352);
-          const float t35 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 480);
-          const float t36 = t30 + t31 + (t34 + t35);
-          const float t37 = t28 + t29 + (t32 + t33) + t36;
-          const float t38 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 512);
-          const float t39 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 640);
-          const float t40 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 544);
-          const float t41 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 672);
-          const float t42 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 576);
-          const float t43 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 704);
-          const float t44 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 608);
-          const float t45 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 736);
-          const float t46 = t40 + t41 + (t44 + t45);
-          const float t47 = t38 + t39 + (t42 + t43) + t46;
-          const float t48 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 768);
-          const float t49 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 896);
-          const float t50 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 800);
-          const float t51 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 928);
-          const float t52 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 832);
-          const float t53 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 960);
-          const float t54 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 864);
-          const float t55 = st_shared_load(b1, lane + e18 * 1024 + t15 * 4096 + 992);
-          const float t56 = t50 + t51 + (t54 + t55);
-          const float t57 = t19 + t20 + (t23 + t24) + t27 + t37 + t47;
-          const float t58 = t48 + t49 + (t52 + t53) + t56;
-          q17[e18] = t57 + t58;
-        }
-        if (warp == 0) {
-          st_store_pack<4>(g0, task * 768 + i5, st_packed<4>(q17));
+        if (warp == e16) {
+          const float t17 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096);
+          const float t18 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 128);
+          const float t19 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 32);
+          const float t20 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 160);
+          const float t21 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 64);
+          const float t22 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 192);
+          const float t23 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 96);
+          const float t24 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 224);
+          const float t25 = t19 + t20 + (t23 + t24);
+          const float t26 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 256);
+          const float t27 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 384);
+          const float t28 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 288);
+          const float t29 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 416);
+          const float t30 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 320);
+          const float t31 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 448);
+          const float t32 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 352);
+          const float t33 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 480);
+          const float t34 = t28 + t29 + (t32 + t33);
+          const float t35 = t26 + t27 + (t30 + t31) + t34;
+          const float t36 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 512);
+          const float t37 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 640);
+          const float t38 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 544);
+          const float t39 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 672);
+          const float t40 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 576);
+          const float t41 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 704);
+          const float t42 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 608);
+          const float t43 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 736);
+          const float t44 = t38 + t39 + (t42 + t43);
+          const float t45 = t36 + t37 + (t40 + t41) + t44;
+          const float t46 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 768);
+          const float t47 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 896);
+          const float t48 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 800);
+          const float t49 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 928);
+          const float t50 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 832);
+          const float t51 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 960);
+          const float t52 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 864);
+          const float t53 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 992);
+          const float t54 = t48 + t49 + (t52 + t53);
+          const float t55 = t17 + t18 + (t21 + t22) + t25 + t35 + t45;
+          const float t56 = t46 + t47 + (t50 + t51) + t54;
+          st_store(g0, task * 768 + i4 + e16, t55 + t56);
         }
       }
       #pragma unroll
-      for (int e59 = 0; e59 < 4; ++e59) {
-        st_shared_store(b2, t2 + e59 * 1024 + t15 * 4096, w8[e59]);
+      for (int e57 = 0; e57 < 4; ++e57) {
+        st_shared_store(b2, t2 + e57 * 1024 + t14 * 4096, w7[e57]);
       }
       st_sync_block();
-      if (t3) {
-        float q60[4];
-        #pragma unroll
-        for (int e61 = 0; e61 < 4; ++e61) {
-          const float t62 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096);
-          const float t63 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 128);
-          const float t64 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 32);
-          const float t65 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 160);
-          const float t66 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 64);
-          const float t67 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 192);
-          const float t68 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 96);
-          const float t69 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 224);
-          const float t70 = t64 + t65 + (t68 + t69);
-          const float t71 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 256);
-          const float t72 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 384);
-          const float t73 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 288);
-          const float t74 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 416);
-          const float t75 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 320);
-          const float t76 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 448);
-          const float t77 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 352);
-          const float t78 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 480);
-          const float t79 = t73 + t74 + (t77 + t78);
-          const float t80 = t71 + t72 + (t75 + t76) + t79;
-          const float t81 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 512);
-          const float t82 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 640);
-          const float t83 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 544);
-          const float t84 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 672);
-          const float t85 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 576);
-          const float t86 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 704);
-          const float t87 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 608);
-          const float t88 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 736);
-          const float t89 = t83 + t84 + (t87 + t88);
-          const float t90 = t81 + t82 + (t85 + t86) + t89;
-          const float t91 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 768);
-          const float t92 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 896);
-          const float t93 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 800);
-          const float t94 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 928);
-          const float t95 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 832);
-          const float t96 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 960);
-          const float t97 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 864);
-          const float t98 = st_shared_load(b2, lane + e61 * 1024 + t15 * 4096 + 992);
-          const float t99 = t93 + t94 + (t97 + t98);
-          const float t100 = t62 + t63 + (t66 + t67) + t70 + t80 + t90;
-          const float t101 = t91 + t92 + (t95 + t96) + t99;
-          q60[e61] = t100 + t101;
-        }
-        if (warp == 0) {
-          st_store_pack<4>(g1, task * 768 + i5, st_packed<4>(q60));
+      #pragma unroll 4
+      for (int e58 = 0; e58 < 4; ++e58) {
+        if (warp == e58) {
+          const float t59 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096);
+          const float t60 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 128);
+          const float t61 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 32);
+          const float t62 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 160);
+          const float t63 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 64);
+          const float t64 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 192);
+          const float t65 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 96);
+          const float t66 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 224);
+          const float t67 = t61 + t62 + (t65 + t66);
+          const float t68 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 256);
+          const float t69 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 384);
+          const float t70 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 288);
+          const float t71 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 416);
+          const float t72 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 320);
+          const float t73 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 448);
+          const float t74 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 352);
+          const float t75 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 480);
+          const float t76 = t70 + t71 + (t74 + t75);
+          const float t77 = t68 + t69 + (t72 + t73) + t76;
+          const float t78 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 512);
+          const float t79 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 640);
+          const float t80 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 544);
+          const float t81 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 672);
+          const float t82 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 576);
+          const float t83 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 704);
+          const float t84 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 608);
+          const float t85 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 736);
+          const float t86 = t80 + t81 + (t84 + t85);
+          const float t87 = t78 + t79 + (t82 + t83) + t86;
+          const float t88 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 768);
+          const float t89 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 896);
+          const float t90 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 800);
+          const float t91 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 928);
+          const float t92 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 832);
+          const float t93 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 960);
+          const float t94 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 864);
+          const float t95 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 992);
+          const float t96 = t90 + t91 + (t94 + t95);
+          const float t97 = t59 + t60 + (t63 + t64) + t67 + t77 + t87;
+          const float t98 = t88 + t89 + (t92 + t93) + t96;
+          st_store(g1, task * 768 + i4 + e58, t97 + t98);
         }
       }
     }
     if (thread < 32) {
-      for (int i102 = thread * 4; i102 < 768; i102 += 128) {
-        float q103[4];
-        st_unpack(q103, st_load_pack<4>(x2, i102));
-        float q104[4];
+      for (int i99 = thread * 4; i99 < 768; i99 += 128) {
+        float q100[4];
+        st_unpack(q100, st_load_pack<4>(x2, i99));
+        float q101[4];
         #pragma unroll
-        for (int e105 = 0; e105 < 4; ++e105) {
-          q104[e105] = q103[e105];
+        for (int e102 = 0; e102 < 4; ++e102) {
+          q101[e102] = q100[e102];
         }
-        st_shared_store_pack<4>(b3, i102, st_packed<4>(q104));
+        st_shared_store_pack<4>(b3, i99, st_packed<4>(q101));
       }
     }
     st_sync_block();
 
-    float w106[4];
+    float w103[4];
     #pragma unroll
-    for (int l107 = 0; l107 < 4; ++l107) {
-      w106[l107] = 0.0f;
+    for (int l104 = 0; l104 < 4; ++l104) {
+      w103[l104] = 0.0f;
     }
 
-    float w108[4];
+    float w105[4];
     #pragma unroll
-    for (int l109 = 0; l109 < 4; ++l109) {
-      w108[l109] = 0.0f;
+    for (int l106 = 0; l106 < 4; ++l106) {
+      w105[l106] = 0.0f;
     }
-    for (int i110 = lane * 4; i110 < 768; i110 += 128) {
-      float q111[4];
-      st_unpack(q111, st_shared_load_pack<4>(b0, warp * 768 + i110));
-      float q112[4];
-      st_unpack(q112, st_shared_load_pack<4>(b3, i110));
-      float q113[4];
-      st_unpack(q113, st_load_pack<4>(x3, (k1 + warp) * 768 + i110));
+    for (int i107 = lane * 4; i107 < 768; i107 += 128) {
+      float q108[4];
+      st_unpack(q108, st_shared_load_pack<4>(b0, warp * 768 + i107));
+      float q109[4];
+      st_unpack(q109, st_shared_load_pack<4>(b3, i107));
+      float q110[4];
+      st_unpack(q110, st_load_pack<4>(x3, (k1 + warp) * 768 + i107));
       #pragma unroll
-      for (int e114 = 0; e114 < 4; ++e114) {
-        const float t115 = q111[e114] * q112[e114];
-        w106[e114] += t115;
-        w108[e114] += t115 * q113[e114];
+      for (int e111 = 0; e111 < 4; ++e111) {
+        const float t112 = q108[e111] * q109[e111];
+        w103[e111] += t112;
+        w105[e111] += t112 * q110[e111];
       }
     }
 
-    const float t116 = w106[0] + w106[2] + (w106[1] + w106[3]);
-    const float t117 = t116 + st_shuffle_xor(t116, 1);
-    const float t118 = t117 + st_shuffle_xor(t117, 2);
-    const float t119 = t118 + st_shuffle_xor(t118, 4);
-    const float t120 = t119 + st_shuffle_xor(t119, 8);
-    const float t121 = w108[0] + w108[2] + (w108[1] + w108[3]);
-    const float t122 = t121 + st_shuffle_xor(t121, 1);
-    const float t123 = t122 + st_shuffle_xor(t122, 2);
-    const float t124 = t123 + st_shuffle_xor(t123, 4);
-    const float t125 = t124 + st_shuffle_xor(t124, 8);
-    const float t126 = st_load(x1, k1 + warp);
-    const float t127 = (t120 + st_shuffle_xor(t120, 16)) / 768.0f;
-    const float t128 = (t125 + st_shuffle_xor(t125, 16)) / 768.0f;
-    for (int i129 = lane * 4; i129 < 768; i129 += 128) {
+    const float t113 = w103[0] + w103[2] + (w103[1] + w103[3]);
+    const float t114 = t113 + st_shuffle_xor(t113, 1);
+    const float t115 = t114 + st_shuffle_xor(t114, 2);
+    const float t116 = t115 + st_shuffle_xor(t115, 4);
+    const float t117 = t116 + st_shuffle_xor(t116, 8);
+    const float t118 = w105[0] + w105[2] + (w105[1] + w105[3]);
+    const float t119 = t118 + st_shuffle_xor(t118, 1);
+    const float t120 = t119 + st_shuffle_xor(t119, 2);
+    const float t121 = t120 + st_shuffle_xor(t120, 4);
+    const float t122 = t121 + st_shuffle_xor(t121, 8);
+    const float t123 = st_load(x1, k1 + warp);
+    const float t124 = (t117 + st_shuffle_xor(t117, 16)) / 768.0f;
+    const float t125 = (t122 + st_shuffle_xor(t122, 16)) / 768.0f;
+    for (int i126 = lane * 4; i126 < 768; i126 += 128) {
+      float q127[4];
+      st_unpack(q127, st_shared_load_pack<4>(b0, warp * 768 + i126));
+      float q128[4];
+      st_unpack(q128, st_shared_load_pack<4>(b3, i126));
+      float q129[4];
+      st_unpack(q129, st_load_pack<4>(x3, (k1 + warp) * 768 + i126));
       float q130[4];
-      st_unpack(q130, st_shared_load_pack<4>(b0, warp * 768 + i129));
-      float q131[4];
-      st_unpack(q131, st_shared_load_pack<4>(b3, i129));
-      float q132[4];
-      st_unpack(q132, st_load_pack<4>(x3, (k1 + warp) * 768 + i129));
-      float q133[4];
       #pragma unroll
-      for (int e134 = 0; e134 < 4; ++e134) {
-        const float t135 = t126 * (q130[e134] * q131[e134] - t127 - q132[e134] * t128);
-        q133[e134] = t135;
+      for (int e131 = 0; e131 < 4; ++e131) {
+        q130[e131] = t123 * (q127[e131] * q128[e131] - t124 - q129[e131] * t125);
       }
-      st_store_pack<4>(y1, (k1 + warp) * 768 + i129, st_packed<4>(q133));
+      st_store_pack<4>(y1, (k1 + warp) * 768 + i126, st_packed<4>(q130));
     }
     st_sync_block();
   }
@@ -308,41 +298,39 @@ layer_norm_backward(const float* __restrict__ x0, const float* __restrict__ x1,
     const float t23 = st_shared_load(b0, lane + 864) + st_shared_load(b0, lane + 992);
     const float t24 = t20 + t21 + (t22 + t23);
     if (t2) {
-      const float t25 = t6 + t7 + (t8 + t9) + t14 + t19 + t24;
-      st_store(y0, k1 + lane, t25);
+      st_store(y0, k1 + lane, t6 + t7 + (t8 + t9) + t14 + t19 + t24);
     }
 
-    float a26 = 0.0f;
+    float a25 = 0.0f;
     #pragma unroll 8
-    for (int i27 = warp; i27 < 128; i27 += 32) {
-      a26 += st_load_cg(g1, k1 + lane + i27 * 768);
+    for (int i26 = warp; i26 < 128; i26 += 32) {
+      a25 += st_load_cg(g1, k1 + lane + i26 * 768);
     }
 
-    st_shared_store(b1, t4, a26);
+    st_shared_store(b1, t4, a25);
     st_sync_block();
 
-    const float t28 = st_shared_load(b1, lane) + st_shared_load(b1, lane + 128);
-    const float t29 = st_shared_load(b1, lane + 64) + st_shared_load(b1, lane + 192);
-    const float t30 = st_shared_load(b1, lane + 32) + st_shared_load(b1, lane + 160);
-    const float t31 = st_shared_load(b1, lane + 96) + st_shared_load(b1, lane + 224);
-    const float t32 = st_shared_load(b1, lane + 256) + st_shared_load(b1, lane + 384);
-    const float t33 = st_shared_load(b1, lane + 320) + st_shared_load(b1, lane + 448);
-    const float t34 = st_shared_load(b1, lane + 288) + st_shared_load(b1, lane + 416);
-    const float t35 = st_shared_load(b1, lane + 352) + st_shared_load(b1, lane + 480);
-    const float t36 = t32 + t33 + (t34 + t35);
-    const float t37 = st_shared_load(b1, lane + 512) + st_shared_load(b1, lane + 640);
-    const float t38 = st_shared_load(b1, lane + 576) + st_shared_load(b1, lane + 704);
-    const float t39 = st_shared_load(b1, lane + 544) + st_shared_load(b1, lane + 672);
-    const float t40 = st_shared_load(b1, lane + 608) + st_shared_load(b1, lane + 736);
-    const float t41 = t37 + t38 + (t39 + t40);
-    const float t42 = st_shared_load(b1, lane + 768) + st_shared_load(b1, lane + 896);
-    const float t43 = st_shared_load(b1, lane + 832) + st_shared_load(b1, lane + 960);
-    const float t44 = st_shared_load(b1, lane + 800) + st_shared_load(b1, lane + 928);
-    const float t45 = st_shared_load(b1, lane + 864) + st_shared_load(b1, lane + 992);
-    const float t46 = t42 + t43 + (t44 + t45);
+    const float t27 = st_shared_load(b1, lane) + st_shared_load(b1, lane + 128);
+    const float t28 = st_shared_load(b1, lane + 64) + st_shared_load(b1, lane + 192);
+    const float t29 = st_shared_load(b1, lane + 32) + st_shared_load(b1, lane + 160);
+    const float t30 = st_shared_load(b1, lane + 96) + st_shared_load(b1, lane + 224);
+    const float t31 = st_shared_load(b1, lane + 256) + st_shared_load(b1, lane + 384);
+    const float t32 = st_shared_load(b1, lane + 320) + st_shared_load(b1, lane + 448);
+    const float t33 = st_shared_load(b1, lane + 288) + st_shared_load(b1, lane + 416);
+    const float t34 = st_shared_load(b1, lane + 352) + st_shared_load(b1, lane + 480);
+    const float t35 = t31 + t32 + (t33 + t34);
+    const float t36 = st_shared_load(b1, lane + 512) + st_shared_load(b1, lane + 640);
+    const float t37 = st_shared_load(b1, lane + 576) + st_shared_load(b1, lane + 704);
+    const float t38 = st_shared_load(b1, lane + 544) + st_shared_load(b1, lane + 672);
+    const float t39 = st_shared_load(b1, lane + 608) + st_shared_load(b1, lane + 736);
+    const float t40 = t36 + t37 + (t38 + t39);
+    const float t41 = st_shared_load(b1, lane + 768) + st_shared_load(b1, lane + 896);
+    const float t42 = st_shared_load(b1, lane + 832) + st_shared_load(b1, lane + 960);
+    const float t43 = st_shared_load(b1, lane + 800) + st_shared_load(b1, lane + 928);
+    const float t44 = st_shared_load(b1, lane + 864) + st_shared_load(b1, lane + 992);
+    const float t45 = t41 + t42 + (t43 + t44);
     if (t2) {
-      const float t47 = t28 + t29 + (t30 + t31) + t36 + t41 + t46;
-      st_store(y2, k1 + lane, t47);
+      st_store(y2, k1 + lane, t27 + t28 + (t29 + t30) + t35 + t40 + t45);
     }
     st_sync_block();
   }

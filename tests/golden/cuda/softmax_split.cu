@@ -38,45 +38,47 @@ softmax_split(const float* __restrict__ x0, float* __restrict__ y0, float* g0, f
     const int k1 = task % 66;
     const int k2 = k1 * 31776;
     const int k3 = task / 66;
+    const int warp = thread / 32;
+    const bool t4 = thread % 32 == 0;
 
-    float w4[4];
+    float w5[4];
     #pragma unroll
-    for (int l5 = 0; l5 < 4; ++l5) {
-      w4[l5] = -ST_INFINITY;
+    for (int l6 = 0; l6 < 4; ++l6) {
+      w5[l6] = -ST_INFINITY;
     }
     #pragma unroll 2
-    for (int i6 = thread * 4; i6 < st_min(31776, 2097152 - k2); i6 += 4096) {
-      float q7[4];
-      st_unpack(q7, st_load_pack<4>(x0, k3 * 2097152 + k2 + i6));
+    for (int i7 = thread * 4; i7 < st_min(31776, 2097152 - k2); i7 += 4096) {
       float q8[4];
+      st_unpack(q8, st_load_pack<4>(x0, k3 * 2097152 + k2 + i7));
+      float q9[4];
       #pragma unroll
-      for (int e9 = 0; e9 < 4; ++e9) {
-        const float t10 = q7[e9];
-        q8[e9] = t10;
-        w4[e9] = st_max(w4[e9], t10);
+      for (int e10 = 0; e10 < 4; ++e10) {
+        const float t11 = q8[e10];
+        q9[e10] = t11;
+        w5[e10] = st_max(w5[e10], t11);
       }
-      st_shared_store_pack<4>(c0, i6, st_packed<4>(q8));
+      st_shared_store_pack<4>(c0, i7, st_packed<4>(q9));
     }
 
-    const float t11 = st_max(st_max(w4[0], w4[2]), st_max(w4[1], w4[3]));
-    const float t12 = st_max(t11, st_shuffle_xor(t11, 1));
-    const float t13 = st_max(t12, st_shuffle_xor(t12, 2));
-    const float t14 = st_max(t13, st_shuffle_xor(t13, 4));
-    const float t15 = st_max(t14, st_shuffle_xor(t14, 8));
-    const float t16 = st_max(t15, st_shuffle_xor(t15, 16));
-    if (thread % 32 == 0) {
-      st_shared_store(b0, thread / 32, t16);
+    const float t12 = st_max(st_max(w5[0], w5[2]), st_max(w5[1], w5[3]));
+    const float t13 = st_max(t12, st_shuffle_xor(t12, 1));
+    const float t14 = st_max(t13, st_shuffle_xor(t13, 2));
+    const float t15 = st_max(t14, st_shuffle_xor(t14, 4));
+    const float t16 = st_max(t15, st_shuffle_xor(t15, 8));
+    const float t17 = st_max(t16, st_shuffle_xor(t16, 16));
+    if (t4) {
+      st_shared_store(b0, warp, t17);
     }
     st_sync_block();
-    if (thread / 32 == 0) {
-      const float t17 = st_shared_load(b0, thread % 32);
-      const float t18 = st_max(t17, st_shuffle_xor(t17, 1));
-      const float t19 = st_max(t18, st_shuffle_xor(t18, 2));
-      const float t20 = st_max(t19, st_shuffle_xor(t19, 4));
-      const float t21 = st_max(t20, st_shuffle_xor(t20, 8));
-      const float t22 = st_max(t21, st_shuffle_xor(t21, 16));
-      if (thread == 0) {
-        st_store(g0, k1 * 2 + k3, t22);
+    if (warp == 0) {
+      const float t18 = st_shared_load(b0, thread % 32);
+      const float t19 = st_max(t18, st_shuffle_xor(t18, 1));
+      const float t20 = st_max(t19, st_shuffle_xor(t19, 2));
+      const float t21 = st_max(t20, st_shuffle_xor(t20, 4));
+      const float t22 = st_max(t21, st_shuffle_xor(t21, 8));
+      const float t23 = st_max(t22, st_shuffle_xor(t22, 16));
+      if (t4) {
+        st_store(g0, k1 * 2 + k3, t23);
       }
     }
   }
@@ -108,42 +110,44 @@ softmax_split(const float* __restrict__ x0, float* __restrict__ y0, float* g0, f
     }
     st_sync_block();
 
-    const float t10 = st_shared_load(b0, 0);
+    const int warp = thread / 32;
+    const bool t10 = thread % 32 == 0;
+    const float t11 = st_shared_load(b0, 0);
 
-    float w11[4];
+    float w12[4];
     #pragma unroll
-    for (int l12 = 0; l12 < 4; ++l12) {
-      w11[l12] = 0.0f;
+    for (int l13 = 0; l13 < 4; ++l13) {
+      w12[l13] = 0.0f;
     }
     #pragma unroll 2
-    for (int i13 = thread * 4; i13 < st_min(31776, 2097152 - k1 * 31776); i13 += 4096) {
-      float q14[4];
-      st_unpack(q14, st_shared_load_pack<4>(c0, i13));
+    for (int i14 = thread * 4; i14 < st_min(31776, 2097152 - k1 * 31776); i14 += 4096) {
+      float q15[4];
+      st_unpack(q15, st_shared_load_pack<4>(c0, i14));
       #pragma unroll
-      for (int e15 = 0; e15 < 4; ++e15) {
-        w11[e15] += expf(q14[e15] - t10);
+      for (int e16 = 0; e16 < 4; ++e16) {
+        w12[e16] += expf(q15[e16] - t11);
       }
     }
 
-    const float t16 = w11[0] + w11[2] + (w11[1] + w11[3]);
-    const float t17 = t16 + st_shuffle_xor(t16, 1);
-    const float t18 = t17 + st_shuffle_xor(t17, 2);
-    const float t19 = t18 + st_shuffle_xor(t18, 4);
-    const float t20 = t19 + st_shuffle_xor(t19, 8);
-    const float t21 = t20 + st_shuffle_xor(t20, 16);
-    if (thread % 32 == 0) {
-      st_shared_store(b1, thread / 32, t21);
+    const float t17 = w12[0] + w12[2] + (w12[1] + w12[3]);
+    const float t18 = t17 + st_shuffle_xor(t17, 1);
+    const float t19 = t18 + st_shuffle_xor(t18, 2);
+    const float t20 = t19 + st_shuffle_xor(t19, 4);
+    const float t21 = t20 + st_shuffle_xor(t20, 8);
+    const float t22 = t21 + st_shuffle_xor(t21, 16);
+    if (t10) {
+      st_shared_store(b1, warp, t22);
     }
     st_sync_block();
-    if (thread / 32 == 0) {
-      const float t22 = st_shared_load(b1, thread % 32);
-      const float t23 = t22 + st_shuffle_xor(t22, 1);
-      const float t24 = t23 + st_shuffle_xor(t23, 2);
-      const float t25 = t24 + st_shuffle_xor(t24, 4);
-      const float t26 = t25 + st_shuffle_xor(t25, 8);
-      const float t27 = t26 + st_shuffle_xor(t26, 16);
-      if (thread == 0) {
-        st_store(g1, k1 * 2 + k2, t27);
+    if (warp == 0) {
+      const float t23 = st_shared_load(b1, thread % 32);
+      const float t24 = t23 + st_shuffle_xor(t23, 1);
+      const float t25 = t24 + st_shuffle_xor(t24, 2);
+      const float t26 = t25 + st_shuffle_xor(t25, 4);
+      const float t27 = t26 + st_shuffle_xor(t26, 8);
+      const float t28 = t27 + st_shuffle_xor(t27, 16);
+      if (t10) {
+        st_store(g1, k1 * 2 + k2, t28);
       }
     }
   }
