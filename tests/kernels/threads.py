@@ -105,6 +105,27 @@ def rows_and_columns(name: str, rows: int, columns: int, tile: int, lanes: Lanes
     return Pair(f"rows and columns {name}", sums(rows, columns), plan)
 
 
+def three_axes(name: str, outputs: int, stage: Stage, threads: int) -> Pair:
+    """Sums along the middle axis, with `outputs` 2 beside maxima along the last two. Axes: 3, 4, 5."""
+    b = Builder()
+    x = b.input(6, 20, 300)
+    i, j, k = b.axes(6, 20, 300)
+    total = b.op("sum", (i, k), (x, (i, j, k)), reduce=(j,))
+    top = b.op("max", (i,), (x, (i, j, k)), reduce=(j, k))
+    sub = b.subgraph(*(total, top)[:outputs])
+    return Pair(f"three axes {name}", sub, Plan(one([(i, 4)], stage, threads=threads)))
+
+
+def long_sum(lanes: tuple[int, int], width: int) -> Pair:
+    """So many terms for each accumulator that what additions lose is carried along."""
+    b = Builder()
+    x = b.input(2, 70000)
+    i, j = b.axes(2, 70000)
+    total = b.op("sum", (i,), (x, (i, j)), reduce=(j,))
+    stage = Stage((total,), (i, j), vector=j, width=width, lanes=((j, lanes[1]), (i, lanes[0])))
+    return Pair(f"long sum {lanes}", b.subgraph(total), Plan(one([(i, 1)], stage, threads=32)))
+
+
 def split_sum(size: int, part: int, threads: int) -> Pair:
     """All of a vector, in many parts."""
     b = Builder()
@@ -204,6 +225,11 @@ PAIRS = (
     rows_and_columns("warps", 40, 60, 16, ((2, 4), (3, 32)), 128, 1),
     rows_and_columns("strips", 37, 100, 16, ((2, 2), (3, 32)), 64, 2),
     rows_and_columns("long rows", 10, 700, 4, ((2, 2), (3, 32)), 64, 1),
+    three_axes("in block memory", 2, Stage((1, 2), (3, 4, 5), vector=5, width=1, lanes=((4, 4), (5, 8))), 32),
+    three_axes("in registers", 2, Stage((1, 2), (3, 4, 5), vector=5, width=4, lanes=((3, 2), (4, 4), (5, 32))), 256),
+    three_axes("strips outside", 1, Stage((1,), (5, 3, 4), vector=5, width=4, lanes=((5, 16), (3, 2), (4, 4))), 128),
+    three_axes("an own axis inside", 1, Stage((1,), (5, 4, 3), vector=5, width=4, lanes=((4, 4), (5, 16))), 64),
+    long_sum((16, 2), 2),
     rows_and_columns("many parts", 200, 100, 4, ((2, 4), (3, 32)), 128, 2),
     split_sum(1000, 64, 64),
     split_sum(5000, 16, 64),
