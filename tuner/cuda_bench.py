@@ -11,14 +11,15 @@ import numpy as np
 from ..graphs.subgraph import Subgraph
 from ..kernels.cuda.built import BuiltCuda
 from ..kernels.cuda.device import Device, LaunchError, Span, Trouble, align
-from ..kernels.cuda.launch import Batch, Launches, make_flush, time_batch
+from ..kernels.cuda.launch import Launches
+from ..kernels.cuda.timing import Batch, make_flush, time_batch
 from .bench import Check, Misbehaved
 from .cuda_watch import Log
 from .memory import CANARY, GUARD, POISONS, Bytes, damage
 from .protocol import Outcome
 
 if TYPE_CHECKING:
-    from ..kernels.cuda.launch import Flush
+    from ..kernels.cuda.timing import Flush
     from ..results.records import Status
     from .protocol import Built
 

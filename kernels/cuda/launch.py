@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +14,76 @@ from numpy.typing import NDArray
 from ..launch import Executed
 from .arrays import import_arrays
 from .built import BuiltCuda
-from .device import Call, Device, DeviceArray, Graph, LaunchError, Memory, Span, align, contiguous
+from .device import Call, Device, DeviceArray, LaunchError, Memory, Span, align, contiguous
+from .timing import Batch, Flush, time_batch
 
 PACK = 16
 """Bytes that aligned kernels take the caller's buffers to be aligned to."""
 
 WORD = 4
 """Bytes of a grid barrier's word."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array of the caller's; `there` is how it lies on the device, None when it is NumPy's."""
+
+    array: Any
+    there: DeviceArray | None
+
+    @property
+    def shown(self) -> Any:
+        """What has its shape and dtype."""
+        return self.array if self.there is None else self.there
+
+    @property
+    def writable(self) -> bool:
+        """Kernels (or a copy) can fill it from start to end."""
+        if self.there is None:
+            flags = self.array.flags
+            return bool(flags.c_contiguous and flags.aligned and flags.writeable)
+        return self.there.contiguous and self.there.writable and self.there.address % self.there.dtype.itemsize == 0
+
+    def overlaps(self, other: Operand) -> bool:
+        """True when both may hold the same byte."""
+        if self.there is not None and other.there is not None:
+            return self.there.overlaps(other.there)
+        return self.there is other.there and bool(np.may_share_memory(self.array, other.array))
+
+
+class _Places:
+    """Where operands lie on the device while they are bound; `host` lists arrays to fill and where from."""
+
+    def __init__(self, device: Device, stream: int) -> None:
+        self.host: list[tuple[NDArray[Any], int]] = []
+        self.held: list[Memory] = []
+        self._device, self._stream = device, stream
+
+    def read(self, operand: Operand, taken: bool) -> Span:
+        """An input: in place, unless it is elsewhere, strided, or `taken` by an output."""
+        there = operand.there
+        if there is None:
+            data = np.ascontiguousarray(operand.array)
+            span = self._own(data.nbytes)
+            self._device.upload(span.address, data, self._stream)
+        elif there.contiguous and not taken:
+            span = Span(there.address, there.bytes)
+        else:
+            span = self._own(there.bytes)
+            copy_to(self._device, span.address, there, self._stream)
+        return span
+
+    def write(self, operand: Operand) -> Span:
+        """An output."""
+        if operand.there is not None:
+            return Span(operand.there.address, operand.there.bytes)
+        span = self._own(operand.array.nbytes)
+        self.host.append((operand.array, span.address))
+        return span
+
+    def _own(self, size: int) -> Span:
+        self.held.append(self._device.allocate(size))
+        return Span(self.held[-1].address, size)
 
 
 class CudaLauncher:
@@ -43,53 +107,32 @@ class CudaLauncher:
         one of NumPy. Outputs must be C-contiguous, writable and apart from each other; those of NumPy are filled by
         each launch. Raises ValueError otherwise.
         """
-        sub, device = self.built.sub, self.device
+        sub = self.built.sub
         for kind, numbers, arrays in (("input", sub.inputs, inputs), ("output", sub.outputs, outputs)):
             if len(numbers) != len(arrays):
                 raise ValueError(f"{len(arrays)} {kind}s given for {len(numbers)}")
-        seen, stream = import_arrays([*inputs, *outputs], device)
-        given, results = seen[: len(inputs)], seen[len(inputs) :]
-        for kind, numbers, arrays, found in (
-            ("input", sub.inputs, inputs, given),
-            ("output", sub.outputs, outputs, results),
-        ):
-            for i, (value, array, on_device) in enumerate(zip(numbers, arrays, found, strict=True)):
-                dtype, elements = sub.values[value].dtype.numpy, sub.elements(value)
-                shown = array if on_device is None else on_device
-                size = int(np.prod(shown.shape))
-                if shown.dtype != dtype or size != elements:
-                    raise ValueError(f"{kind} {i} is {shown.dtype} x {size}, the plan has {dtype} x {elements}")
-        for i, (array, on_device) in enumerate(zip(outputs, results, strict=True)):
-            if not _writable(array, on_device):
+        seen, stream = import_arrays([*inputs, *outputs], self.device)
+        operands = [Operand(array, there) for array, there in zip((*inputs, *outputs), seen, strict=True)]
+        given, results = operands[: len(inputs)], operands[len(inputs) :]
+        self._check("input", sub.inputs, given)
+        self._check("output", sub.outputs, results)
+        for i, result in enumerate(results):
+            if not result.writable:
                 raise ValueError(f"output {i} is not a writable, aligned C-contiguous array")
-            if any(_overlap(outputs[j], results[j], array, on_device) for j in range(i)):
+            if any(result.overlaps(other) for other in results[:i]):
                 raise ValueError(f"output {i} shares memory with an earlier output")
-        held: list[Memory] = []
+        places = _Places(self.device, stream)
+        spans = [places.read(one, any(one.overlaps(other) for other in results)) for one in given]
+        spans += [places.write(one) for one in results]
+        return Bound(self._for(spans), self.device, spans, stream, tuple(places.host), (operands, places.held))
 
-        def own(size: int) -> Span:
-            held.append(device.allocate(size))
-            return Span(held[-1].address, size)
-
-        spans = []
-        for array, on_device in zip(inputs, given, strict=True):
-            if on_device is None:
-                data = np.ascontiguousarray(array)
-                spans.append(own(data.nbytes))
-                device.upload(spans[-1].address, data, stream)
-            elif on_device.contiguous and not any(r is not None and r.overlaps(on_device) for r in results):
-                spans.append(Span(on_device.address, on_device.bytes))
-            else:
-                spans.append(own(on_device.bytes))
-                copy_to(device, spans[-1].address, on_device, stream)
-        host: list[tuple[NDArray[Any], int]] = []
-        for array, on_device in zip(outputs, results, strict=True):
-            if on_device is None:
-                spans.append(own(array.nbytes))
-                host.append((array, spans[-1].address))
-            else:
-                spans.append(Span(on_device.address, on_device.bytes))
-        built = self._for(spans)
-        return Bound(built, device, spans, stream, tuple(host), (tuple(held), tuple(inputs), tuple(outputs), seen))
+    def _check(self, kind: str, numbers: Sequence[int], operands: Sequence[Operand]) -> None:
+        sub = self.built.sub
+        for i, (value, operand) in enumerate(zip(numbers, operands, strict=True)):
+            dtype, elements = sub.values[value].dtype.numpy, sub.elements(value)
+            size = math.prod(operand.shown.shape)
+            if operand.shown.dtype != dtype or size != elements:
+                raise ValueError(f"{kind} {i} is {operand.shown.dtype} x {size}, the plan has {dtype} x {elements}")
 
     def _for(self, spans: Sequence[Span]) -> BuiltCuda:
         """The plan built for the alignment of the caller's buffers."""
@@ -184,81 +227,9 @@ class Bound:
             raise
 
 
-@dataclass(frozen=True)
-class Flush:
-    """Memory twice as large as the L2 cache: writing it throws everything else out."""
-
-    memory: Memory
-
-    def __call__(self, device: Device, stream: int) -> None:
-        device.fill(self.memory.address, 0, self.memory.bytes, stream)
-
-
-def make_flush(device: Device) -> Flush:
-    """Flush memory for a device."""
-    return Flush(device.allocate(2 * max(device.target.cache_bytes, 1 << 20)))
-
-
-class Batch:
-    """Calls that are queued together: as one graph, or one by one where the device cannot record them."""
-
-    def __init__(self, device: Device, calls: Sequence[Call]) -> None:
-        self._device = device
-        self._calls = tuple(calls)
-        self._graph: Graph | None = None
-        try:
-            self._graph = device.capture(self._calls)
-        except LaunchError as error:
-            if error.sticky:
-                raise
-
-    def queue(self, stream: int) -> None:
-        """Raises LaunchError."""
-        if self._graph is not None:
-            self._device.replay(self._graph, stream)
-            return
-        for call in self._calls:
-            self._device.launch(call, stream)
-
-
-def time_batch(
-    device: Device, batch: Batch, stream: int, repeats: int, flush: Flush | None = None, limit_ns: int = 2**62
-) -> list[int]:
-    """Nanoseconds, by events, of each of at most `repeats` runs of a batch; at least one is taken.
-
-    A batch is one graph, so that the host's part of launching is not measured. Before each sample it runs once untimed
-    (or, with `flush`, the cache is emptied): the device is then busy while the sample is queued. Sampling stops once
-    the samples add up to more than `limit_ns`. Raises LaunchError.
-    """
-    first, last = device.event(), device.event()
-    samples: list[int] = []
-    while len(samples) < repeats and (not samples or sum(samples) <= limit_ns):
-        if flush is None:
-            batch.queue(stream)
-        else:
-            flush(device, stream)
-        device.record(first, stream)
-        batch.queue(stream)
-        device.record(last, stream)
-        samples.append(max(1, round(device.elapsed(first, last) * 1e9)))
-    return samples
-
-
 def copy_to(device: Device, address: int, array: DeviceArray, stream: int) -> None:
     """Copies a device array into contiguous memory."""
     if array.contiguous:
         device.copy(address, array.address, array.bytes, stream)
     else:
         device.copy_elements(contiguous(address, array.shape, array.dtype), array, stream)
-
-
-def _writable(array: Any, on_device: DeviceArray | None) -> bool:
-    if on_device is None:
-        return bool(array.flags.c_contiguous and array.flags.aligned and array.flags.writeable)
-    return on_device.contiguous and on_device.writable and on_device.address % on_device.dtype.itemsize == 0
-
-
-def _overlap(array: Any, on_device: DeviceArray | None, other: Any, other_on_device: DeviceArray | None) -> bool:
-    if on_device is not None and other_on_device is not None:
-        return on_device.overlaps(other_on_device)
-    return on_device is None and other_on_device is None and bool(np.may_share_memory(array, other))

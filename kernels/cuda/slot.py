@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ..schedule import scratch_name
 from .device import ALIGNMENT, Call, LaunchError, Memory, Span, align
-from .launch import PACK, Batch
+from .launch import PACK
 from .program import HostStep, KernelStep, OpStep, Program, Step
+from .timing import Batch
 
 Array = NDArray[Any]
 See = Callable[[int, list[Array]], None]

@@ -15,8 +15,9 @@ from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.kernels.cuda.arrays import import_arrays
 from stitchtune.kernels.cuda.built import BuiltCuda
 from stitchtune.kernels.cuda.device import Device, LaunchError, NoDevice
-from stitchtune.kernels.cuda.launch import CudaLauncher, make_flush
+from stitchtune.kernels.cuda.launch import CudaLauncher
 from stitchtune.kernels.cuda.opening import open_device
+from stitchtune.kernels.cuda.timing import make_flush
 from stitchtune.kernels.launch import Executed
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
