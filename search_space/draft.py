@@ -40,7 +40,7 @@ class GroupDraft:
     combine  reductions of earlier phases that this group's tasks combine before they use them
     row      threads that share one row (CUDA)
     narrow   how many times narrower than possible accesses are (CUDA)
-    pads     elements by which the rows of a loaded input are padded in block memory
+    layouts  order of axes and padding of values in block memory, where they are not kept as they are (CUDA)
     """
 
     label: str
@@ -54,7 +54,7 @@ class GroupDraft:
     threads: int = 1
     row: int = 1
     narrow: int = 1
-    pads: dict[int, int] = field(default_factory=dict)
+    layouts: dict[int, tuple[tuple[int, ...], int]] = field(default_factory=dict)
     tasks_per_block: int = 1
 
     def trip(self, sub: Subgraph, axis: int) -> int:

@@ -57,10 +57,8 @@ def group_bytes(sub: Subgraph, group: GroupDraft, edges: Iterable[Edge]) -> dict
         axes.update((v, sub.values[v].axes) for v in stage.members if v not in group.partial)
         axes.update((v, sub.values[v].axes) for v in stage.combine)
         axes.update(stage.inputs)
-    sizes = {
-        v: tile_bytes(sub, v, axes[v], lambda a: group.trip(sub, a), group.pads.get(v, 0))
-        for v in sorted(stored & set(axes))
-    }
+    layouts = {v: group.layouts.get(v, (axes[v], 0)) for v in sorted(stored & set(axes))}
+    sizes = {v: tile_bytes(sub, v, order, lambda a: group.trip(sub, a), pad) for v, (order, pad) in layouts.items()}
     folds = fold_bytes(sub, group.threads, ((s, s.members) for s in group.stages))
     return {**sizes, FOLD: folds} if folds else sizes
 

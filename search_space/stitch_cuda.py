@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .banks import lay_out
 from .draft import Context, GroupDraft, StageDraft
 from .edges import Conflict, places
 from .grouping import place
@@ -75,11 +76,12 @@ def finish(context: Context, kernels: Kernels, edges: tuple[Edge, ...], ask: Ask
             edges = keeper.inputs(edges)
         for group in groups_of(kernel):
             edges = tile_inputs(context, group, reads, edges, ask)
+            lay_out(context, group, reads, edges)
     edges = tuple(Edge(e.value, e.consumer, "shuffle") if _shuffled(context, kernels, reads, e) else e for e in edges)
     return Plan(
         kernels=tuple(_kernel(context, k, ask) for k in kernels),
         edges=tuple(sorted(edges, key=lambda e: (e.value, e.consumer))),
-        buffers=tuple(sorted(_buffers(kernels), key=lambda b: b.value)),
+        buffers=tuple(sorted(_buffers(context, kernels), key=lambda b: b.value)),
     )
 
 
@@ -155,10 +157,12 @@ def _stage(stage: StageDraft, unroll: tuple[tuple[int, int], ...]) -> Stage:
     )
 
 
-def _buffers(kernels: Kernels) -> Iterator[Buffer]:
+def _buffers(context: Context, kernels: Kernels) -> Iterator[Buffer]:
     for group in _all(kernels):
-        for stage in group.stages:
-            yield from (Buffer(v, axes, group.pads[v]) for v, axes in stage.inputs.items() if group.pads.get(v))
+        loaded = {v: axes for stage in group.stages for v, axes in stage.inputs.items()}
+        for value, (order, pad) in group.layouts.items():
+            if (order, pad) != (loaded.get(value, context.sub.values[value].axes), 0):
+                yield Buffer(value, order, pad)
 
 
 def unfused_cuda(context: Context) -> Plan:

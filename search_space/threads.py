@@ -127,7 +127,9 @@ class _Mapping:
         self.widths = widths(context, group)
         self.serial = _serial(context, group)
         self.split = split_axes(context, group)
+        self.may_shrink = not self.split and not beside
         self.inner = self._inner_first()
+        self.lines = frozenset(crossing_axes(context, group, -1))
         group.threads = threads
         group.tiles = {}
         group.row = self._row_lanes()
@@ -178,11 +180,11 @@ class _Mapping:
 
     def _tiles(self) -> None:
         """Default tiles of all parallel axes."""
-        rows = any(s.members and s.vector in self.serial for s in self.group.stages)
         folded = folded_axes(self.context, self.group)
-        along = {s.vector for s in self.group.stages if s.members}
+        folding = [s for s in self.group.stages if any(self.sub.values[m].reduce for m in s.members)]
+        along = {s.vector for s in folding or self.group.stages if s.members}
         own = [a for a in self.inner if a not in self.split]
-        if rows:
+        if not along.isdisjoint(self.serial):
             self._fill(own, self.group.threads // self.group.row)
         elif (folded and not along & folded) or self._combines_mostly():
             self._columns(own)
@@ -204,10 +206,10 @@ class _Mapping:
         return math.prod(-(-self._extent(a) // t) for a, t in self.group.tiles.items())
 
     def _fill(self, axes: list[int], budget: int) -> None:
-        """Tiles from the inside out, `budget` positions in all."""
+        """Tiles from the inside out, `budget` positions in all; whole sectors of what lies along an axis."""
         for axis in axes:
-            extent = self._extent(axis)
-            self.group.tiles[axis] = extent if extent <= budget else max(1, budget)
+            tile = max(1, budget, LEAST if axis in self.lines else 1)
+            self.group.tiles[axis] = min(self._extent(axis), tile)
             budget //= self.group.tiles[axis]
 
     def _columns(self, axes: list[int]) -> None:
@@ -218,7 +220,7 @@ class _Mapping:
             return
         line, width = WARP * self.widths[axis], self.widths[axis]
         self.group.tiles[axis] = min(self._extent(axis), line)
-        while self._tasks() < self.processors and not self.split and self.group.tiles[axis] > max(WARP, 8 * width):
+        while self._tasks() < self.processors and self.may_shrink and self.group.tiles[axis] > max(LEAST, width):
             self.group.tiles[axis] //= 2
 
     def _flat(self, axes: list[int]) -> None:

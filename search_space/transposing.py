@@ -22,13 +22,15 @@ LEAST = 8
 
 
 def crossing_axes(context: Context, group: GroupDraft, inner: int) -> list[int]:
-    """Axes other than `inner` along which a tensor as large as any that the group touches lies in memory."""
+    """Axes along which a tensor as large as any that the group touches lies in memory: loads that cross axis `inner`,
+    or all tensors, where that is -1."""
     tensors = [t for s in group.stages for m in s.members for t in touched(context, group, m)]
     most = max((elements for _, elements, _, _ in tensors), default=0)
     found: dict[int, None] = {}
     for indices, elements, _, stored in tensors:
         along = moving(indices[-1]) if indices else []
-        if not stored and 2 * elements >= most and inner not in along and any(inner in moving(i) for i in indices):
+        crosses = not stored and inner not in along and any(inner in moving(i) for i in indices)
+        if 2 * elements >= most and (crosses or inner < 0):
             found.update((a, None) for a in along if a in group.parallel)
     return list(found)
 
@@ -49,7 +51,7 @@ def tile_inputs(
         axes, by_consumer = found
         size = context.sub.values[value].dtype.size
         word = max(1, 4 // size)
-        group.pads[value] = int(ask(Knob(f"pad.{value}", (0, word), word)))
+        group.layouts[value] = axes, int(ask(Knob(f"pad.{value}", (0, word), word)))
         load = StageDraft([], axes, axes[-1], inputs={value: axes})
         load.width = widest_access(context.sub, axes, size)
         load.lanes = pack_lanes(context.sub, group, load, list(reversed(axes)))
@@ -59,7 +61,7 @@ def tile_inputs(
             edges = wanted
         else:
             group.stages.remove(load)
-            del group.pads[value]
+            del group.layouts[value]
     return edges
 
 
