@@ -143,12 +143,16 @@ def _stage_work(
 def _fetched(touch: Touch, tasks: int, where: Where, footprint: float, *, again: bool) -> Work:
     """A task's loads of one value from device memory: bytes from L2 and of them from DRAM, and how long it waits."""
     model = where.model
-    near = footprint * where.resident <= L1_SHARE * where.l1
-    lost = 1 - kept_in_cache(model, footprint * where.slots)
+    room = L1_SHARE * where.l1
+    near, lost = footprint * where.resident <= room, 1 - kept_in_cache(model, footprint * where.slots)
     crossing = touch.task if near else touch.moved
-    if near and not touch.fresh:
-        # What tasks share is in L1 from the first task of a multiprocessor on; what the task has loaded before, too.
-        crossing = 0.0 if again else min(crossing, touch.phase * model.target.processors / tasks)
+    if not touch.fresh:
+        # All resident blocks keep in L1 what they share, so one of them moving on is all that lies between two touches.
+        once = touch.phase * model.target.processors / tasks
+        if footprint <= room and once < touch.task:
+            crossing = once
+        if near and again:
+            crossing = 0.0
     far = lost * min(touch.task, crossing) if again else _first(touch, tasks, where, lost)
     if not touch.task:
         return Work()
