@@ -294,8 +294,7 @@ class Task:
         return {t.candidate.program for t in self._ranked()[:FINALISTS]} | {*self._baselines.values(), self._anchor}
 
     def _ranked(self) -> list[Timed]:
-        """The fastest first; those whose times are not to be trusted behind all others."""
-        return sorted(self._timed.values(), key=lambda t: (t.disturbed, t.seconds))
+        return sorted(self._timed.values(), key=lambda t: (t.disturbed, t.seconds))  # the doubtful behind all others
 
     def _pace(self, pace: Pace) -> Pace:
         """Large data takes longer to compare, and that is not hanging."""
