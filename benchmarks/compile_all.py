@@ -36,7 +36,7 @@ from ..search_space.stitch import heuristic
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 PER_UNIT = 8
-"""Plans in a unit: enough that reading the headers for each is little, few enough that two cores have work."""
+"""Plans in a unit: enough that what every unit costs is little, few enough that two cores have work."""
 
 
 @dataclass(frozen=True)
