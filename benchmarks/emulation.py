@@ -47,7 +47,7 @@ class Traffic:
     requests     accesses of warps to device memory
     wavefronts   of block memory, beyond the least possible: bank conflicts
     problem      what is wrong with the results or the run; "" when nothing is
-    again        buffers that are read more than once, and why
+    again        buffers that are read more than once, or of whose sectors only a part is used, and why
     """
 
     name: str
@@ -178,3 +178,15 @@ def _again(part: Component, built: BuiltCuda, counters: Sequence[counts.Counters
         else:
             why = "kept, but not for every phase" if sub.inputs[position] in kept else "no stage keeps it across phases"
         yield f"{what} ({why})"
+    total = sum(
+        b.reads.request_sectors + b.writes.request_sectors for c in counters for p in c.phases for b in p.buffers
+    )
+    for position, (name, array) in enumerate(zip(names, (*built.kernels[0].buffers, *built.scratch), strict=True)):
+        touches = [b for c in counters for p in c.phases for b in p.buffers if b.position == position]
+        asked = sum((t for b in touches for t in (b.reads, b.writes)), counts.Traffic())
+        if asked.request_sectors * SECTOR - asked.request_bytes <= NOTABLE * total * SECTOR:
+            continue
+        alone = asked.request_bytes == asked.requests * array.dtype.size
+        why = "one element for a whole warp" if alone else "requests that begin or end within a sector"
+        moved = asked.request_sectors * SECTOR
+        yield f"{name}: warps use {asked.request_bytes:,} of {moved:,} bytes of sectors ({why})"

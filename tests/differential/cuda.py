@@ -18,10 +18,10 @@ from stitchtune.search_space.plan import Plan
 
 from tests.differential import drawing
 from tests.differential.cuda_marks import EVERY_CUDA_MARK, cuda_marks
-from tests.differential.cuda_mutations import CUDA_MUTATIONS, lanes, loop_order, scalars, widths
+from tests.differential.cuda_mutations import CUDA_MUTATIONS, handed_back, lanes, loop_order, scalars, widths
 from tests.differential.machine import Arrays, Pair, Setting, Wrong
 from tests.differential.marks import Mark
-from tests.differential.mutations import Mutation, accumulators, apart, buffers, coupled, merge_kernels, unroll
+from tests.differential.mutations import Mutation, accumulators, alias, apart, buffers, coupled, merge_kernels, unroll
 
 LONG_ROWS = 1 << 16
 """Points from which a subgraph is there for its split rows: its plans keep the shape that the search space gives."""
@@ -58,8 +58,13 @@ class EmulatedCuda:
         rng = random.Random(turn)
         if max((sub.domain_size(v) for v in sub.computed), default=0) >= LONG_ROWS:
             return self._changed(sub, "heuristic" if turn % 2 else "near", rng.sample(LIGHT, 1), rng)
-        if any(all_pairs(sub)) and turn % 4 == 1:
+        if any(all_pairs(sub)) and turn % 8 == 1:
             return self._changed(sub, "unfused", [coupled, *rng.sample(CUDA_MUTATIONS, 3)], rng)
+        if any(all_pairs(sub)) and turn % 8 == 5:
+            kind = rng.choice(("heuristic", "near"))
+            return self._changed(sub, kind, [handed_back, *rng.sample(CUDA_MUTATIONS, 2)], rng)
+        if any(sub.values[v].op == "piecewise" for v in sub.computed) and turn % 4 == 3:
+            return self._changed(sub, "unfused", [alias, *rng.sample(CUDA_MUTATIONS, 2)], rng)
         plan, path = drawing.draw(sub, turn, self.target, CUDA_MUTATIONS)
         if turn % 2 or plan.barriers:
             return plan, path

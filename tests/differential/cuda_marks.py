@@ -32,6 +32,7 @@ REUSE = (
     "register",
     "register across stages",
     "shuffle",
+    "shuffle within a stage",
     "block",
     "block across phases",
     "global",
@@ -111,6 +112,8 @@ def _reuse(sub: Subgraph, plan: Plan, kernels: Sequence[LoopKernel]) -> Iterator
         kernel = kernels[home.kernel]
         program = kernel.phases[home.phase].groups[home.group]
         readers = list(_evaluated(edge.consumer, listing, inlined))
+        if edge.place == "register" and _folded(sub, listing.stage(home), edge.value) and _shuffles(program):
+            yield "shuffle"
         match edge.place:
             case "register" if any(home != r for r in readers):
                 if any(isinstance(s, Declare) for s in statements(program.body)):
@@ -119,6 +122,7 @@ def _reuse(sub: Subgraph, plan: Plan, kernels: Sequence[LoopKernel]) -> Iterator
                 yield "register"
             case "shuffle" if _shuffles(program):
                 yield "shuffle"
+                yield "shuffle within a stage"
             case "block" if kernel.resident and any(home.phase != r.phase for r in readers):
                 yield "block across phases"
             case "block" if any(a.space == "block" for a in program.arrays):
@@ -127,6 +131,11 @@ def _reuse(sub: Subgraph, plan: Plan, kernels: Sequence[LoopKernel]) -> Iterator
                 yield "global"
             case "alias":
                 yield "alias"
+
+
+def _folded(sub: Subgraph, stage: Stage, value: int) -> bool:
+    """A reduction across threads, after which all of them hold the result."""
+    return any(axis in sub.values[value].reduce and n > 1 for axis, n in stage.lanes)
 
 
 def _evaluated(value: int, listing: Listing, inlined: Mapping[int, set[int]]) -> Iterator[Location]:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from stitchtune.graphs.subgraph import Subgraph
-from stitchtune.search_space.plan import Group, Kernel, Phase, Plan, Stage
+from stitchtune.search_space.plan import Group, Kernel, Phase, Place, Plan, Stage
 
 from tests.differential.mutations import (
     Mutation,
@@ -26,6 +26,7 @@ from tests.differential.mutations import (
     packing,
     parallel_order,
     places,
+    stages,
     team,
     tiles,
     unroll,
@@ -101,6 +102,38 @@ def loop_order(sub: Subgraph, plan: Plan, rng: random.Random) -> Plan:
     return with_stages(plan, lambda s: replace(s, order=tuple(rng.sample(s.order, len(s.order)))))
 
 
+def handed_back(sub: Subgraph, plan: Plan, rng: random.Random) -> Plan:
+    """What is made of a reduction, row by row, is evaluated once in the stage of the reduction instead of inline."""
+    listed = {v for s in stages(plan) for v in s.values}
+    options = [
+        (e.value, e.consumer)
+        for e in plan.edges
+        if e.value in listed
+        and e.consumer not in listed
+        and sub.values[e.value].reduce
+        and sub.values[e.consumer].axes == sub.values[e.value].axes
+        and not sub.values[e.consumer].reduce
+    ]
+    if not options:
+        return plan
+    first, second = rng.choice(options)
+    place: Place = rng.choice(("shuffle", "register"))
+    kept: Place = rng.choice(("register", "block", "global"))
+
+    def change(stage: Stage) -> Stage:
+        return replace(stage, values=tuple(sorted((*stage.values, second)))) if first in stage.values else stage
+
+    edges = (
+        replace(e, place=place)
+        if (e.value, e.consumer) == (first, second)
+        else replace(e, place=kept)
+        if e.value == second
+        else e
+        for e in plan.edges
+    )
+    return replace(with_stages(plan, change), edges=tuple(edges))
+
+
 CUDA_MUTATIONS: tuple[Mutation, ...] = (
     threads,
     merge_kernels,
@@ -117,6 +150,7 @@ CUDA_MUTATIONS: tuple[Mutation, ...] = (
     coupled,
     widths,
     merge_groups,
+    handed_back,
     threads,
     accumulators,
     merge_phases,
