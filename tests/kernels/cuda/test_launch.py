@@ -212,6 +212,26 @@ def test_dlpack_types_and_devices(device: Device) -> None:
         import_arrays([Tensor(device, np.zeros(3), code=5)], device)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "i4", "i8", "u2", "?"])
+def test_dlpack_as_a_real_producer_spells_it(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """NumPy's own capsules, with its memory taken for the device's."""
+    monkeypatch.setattr("stitchtune.kernels.cuda.arrays._CUDA", 1)
+    array = np.zeros((3, 4), dtype)[:, ::2]
+
+    class Produced:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return array.__dlpack_device__()
+
+        def __dlpack__(self, stream: int) -> Any:
+            return array.__dlpack__()
+
+    [found], _ = import_arrays([Produced()], device_of("emulated"))
+    assert found is not None
+    assert (found.address, found.shape, found.strides) == (array.ctypes.data, (3, 2), array.strides)
+    assert found.dtype == array.dtype
+    assert not found.contiguous
+
+
 def test_bfloat16_through_the_interface(device: Device, cache: Path) -> None:
     b = Builder(DType.BF16)
     x = b.input(7)
