@@ -6,11 +6,12 @@ from ....search_space.plan import Kernel
 from ...loops import Expr, LoopKernel, PhaseProgram
 from ..context import Context
 from ..errors import LoweringError
-from ..integers import Range, maximum, number
+from ..integers import maximum, number
 from .group import lower_group
 from .narrow import narrow
 from .pinned import pin
 from .registers import adopt
+from .slots import slot_ranges
 
 
 def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool, index_bits: int | None = None) -> LoopKernel:
@@ -42,11 +43,4 @@ def lower_kernel(ctx: Context, kernel: Kernel, aligned: bool, index_bits: int | 
     )
     if index_bits == 64:
         return wide
-    return narrow(wide, _slots(ctx))
-
-
-def _slots(ctx: Context) -> dict[int, Range]:
-    """The range of each slot by its launch argument: a position, or the distance of two, in some value."""
-    limit = max([0, *ctx.sub.extents, *(ctx.sub.elements(v) for v in range(len(ctx.sub.values)))])
-    known = {s: (0, limit) if x >= 0 else (-limit, -1) for s, x in enumerate(ctx.sub.slots) if abs(x) <= limit}
-    return {len(ctx.plan.dynamic) + s: reach for s, reach in known.items()}
+    return narrow(wide, {len(ctx.plan.dynamic) + s: reach for s, reach in slot_ranges(ctx.sub).items()})

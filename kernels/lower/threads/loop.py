@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ....graphs.dtypes import DType
 from ...loops import Apply, Expr, For, If, Let, Literal, Local, Stmt
-from ..integers import add, divide, minimum, modulo, mul, number, sub
+from ..integers import add, divide, minimum, modulo, mul, number, range_of, sub
 from .elements import Elements
 from .nest import ThreadNest
 
@@ -55,12 +55,21 @@ def _within(nest: ThreadNest, axis: int, inner: Inner) -> Inner:
         alias = nest.position[axis]
         assert isinstance(alias, Local)
         own = (Let(alias, start),)
-    above = Apply("ge", DType.BOOL, (position, number(first)))
-    below = Apply("lt", DType.BOOL, (position, number(end)))
+    reach = range_of(start, nest.ranges)
+    tests: list[Expr] = []
+    if first or reach is None or reach[0] < 0:
+        tests.append(Apply("ge", DType.BOOL, (position, number(first))))
+    if end < nest.extents[axis]:
+        tests.append(Apply("lt", DType.BOOL, (position, number(end))))
 
     def guarded(elements: Elements | None) -> tuple[Stmt, ...]:
         body = inner(elements)
-        return (If(Apply("and", DType.BOOL, (above, below)), (*own, *body)),) if body else ()
+        if not body:
+            return ()
+        body = (*own, *body)
+        for test in reversed(tests):
+            body = (If(test, body),)
+        return body
 
     return guarded
 

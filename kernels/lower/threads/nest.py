@@ -42,7 +42,7 @@ class ThreadNest:
     lanes    threads along an axis, where there is more than one
     vector   the axis of strips of `width` elements (-1: none)
     stepped  axes along which register arrays are indexed: their loops count steps and are unrolled
-    windows  the positions along some axes that these loops are for
+    windows  the positions along some axes that these loops are for, and the extents of these axes
     uniform  axes whose loops enclose a fold across threads: all threads run them equally often
     guards   what must hold for the thread's work to count, from the loops around a nested nest
     """
@@ -58,6 +58,7 @@ class ThreadNest:
     uniform: frozenset[int] = frozenset()
     unroll: dict[int, int] = field(default_factory=dict)
     windows: dict[int, Window] = field(default_factory=dict)
+    extents: dict[int, int] = field(default_factory=dict)
     divisors: Divisors = field(default_factory=Divisors)
     guards: tuple[Local, ...] = ()
     element_guards: tuple[Local, ...] = ()

@@ -151,6 +151,7 @@ class _StageLowering:
             frozenset(stage.order[: max(folds, default=0)]),
             self._unroll(),
             window,
+            {a: self.ctx.sub.extents[a] for a in window},
             divisors=state.known,
         )
         state.memory.clamped = frozenset(a for a in self.nest.uniform if self.nest.clamps(a))
