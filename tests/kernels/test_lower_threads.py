@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from stitchtune.graphs.dtypes import DType
+from stitchtune.graphs.subgraph import AxisVar, Bound, Int, Read, Slot, Sum, Value
 from stitchtune.kernels.loops import (
     Apply,
     Declare,
@@ -26,6 +27,7 @@ from stitchtune.kernels.lower import LoweringError, lower
 from stitchtune.kernels.lower.integers import add, apply, mul, number
 from stitchtune.kernels.lower.threads.access import Access, Pattern
 from stitchtune.kernels.lower.threads.divisors import Divisors, at_zero, coefficient
+from stitchtune.kernels.lower.threads.slots import slot_ranges
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.plan import Edge, Kernel, Phase, Plan, Stage
 
@@ -294,3 +296,40 @@ def test_values_of_the_same_stage_are_not_in_block_memory() -> None:
     places = edges(v1_2="block", v2_3="inline", v3_4="inline", v3_5="inline", v4_5="block")
     with pytest.raises(LoweringError, match="before it is there"):
         lower(softmax(4, 8), Plan(one([(2, 1)], stage, threads=32), places), TARGET)
+
+
+# --- slots and pieces
+
+
+def test_slots_are_bounded_by_what_they_index() -> None:
+    b = Builder()
+    x = b.input(6, 50)
+    (j,) = b.axes(20)
+    moved = Sum(((1, AxisVar(j)), (1, Slot(1))))
+    picked = b.op("neg", (j,), Read(x, (Slot(0), moved)))
+    sub = b.subgraph(picked, slots=(3, -2))
+    assert slot_ranges(sub) == {0: (0, 6), 1: (-70, -1)}
+
+
+def concat(stages: Callable[[int, int, int], Stage], width: int) -> LoopKernel:
+    """Ten rows of tables one after the other."""
+    b = Builder()
+    tables = [b.input(8, 32) for _ in range(10)]
+    i, j, k = b.axes(8, 10, 32)
+    one_row = b.axes(1)[0]
+    shifts = [Sum(((1, AxisVar(j)), (1, Int(-p)))) if p else AxisVar(j) for p in range(10)]
+    bounds = [Bound(s, one_row) for s in shifts]
+    reads = tuple(Read(t, (AxisVar(i), AxisVar(k)), (bound,)) for t, bound in zip(tables, bounds, strict=True))
+    joined = b.add(Value("piecewise", DType.F32, (i, j, k), reads=reads))
+    plan = Plan(one([(i, 2)], replace(stages(i, j, k), values=(joined,), width=width), threads=64))
+    return lowered(Pair("concat", b.subgraph(joined), plan))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_threads_load_only_the_piece_that_they_are_in(shared: bool) -> None:
+    def stage(i: int, j: int, k: int) -> Stage:
+        return Stage((), (i, j, k), vector=k, lanes=((j, 8), (k, 8)) if shared else ((i, 2), (k, 8)))
+
+    loads = [s for s in body(concat(stage, 4)) if isinstance(s, LoadPack)]
+    assert len(loads) == 10
+    assert not any(isinstance(s, Let) and isinstance(s.value, Load) and s.value.mask for s in body(concat(stage, 4)))

@@ -16,7 +16,7 @@ from ..algebra import Algebra
 from ..context import Layout, layout
 from ..errors import LoweringError
 from ..integers import add, mul, number
-from .fold import Components, Scratch, fold, halve
+from .fold import Components, Scratch, fold, halve, masks
 from .lanes import Lane
 from .nest import Location, ThreadNest
 
@@ -216,7 +216,8 @@ def _in_block_memory(
         sink(drain, own, partial)
         nest.put(after, drain.assemble)
         return
-    nest.put(after, Sync("block"))
+    wait = Sync("block" if masks([lane for lane in others if lane.axis in item.reduced])[1] else "warp")
+    nest.put(after, wait)
     total: Components = ()
     for part in range(parts):
         at = offset(drain, add(base, number(part)))
@@ -225,7 +226,7 @@ def _in_block_memory(
     sink(drain, own, total)
     nest.put(after, drain.assemble)
     if first:
-        nest.put(after, Sync("block"))  # the next round starts by overwriting what others read here
+        nest.put(after, wait)  # the next round starts by overwriting what others read here
 
 
 def _known(value: int, shape: Layout) -> int:
