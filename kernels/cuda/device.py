@@ -235,5 +235,5 @@ def contiguous(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> De
 
 
 def align(size: int) -> int:
-    """`size` up to the next multiple of ALIGNMENT."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    """`size` up to the next multiple of ALIGNMENT, at least one: empty arrays too have addresses of their own."""
+    return max(1, -(-size // ALIGNMENT)) * ALIGNMENT

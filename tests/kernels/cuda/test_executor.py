@@ -136,6 +136,29 @@ def test_given_outputs_are_written_even_on_top_of_inputs_and_each_other(
     agree({"weights": part, "y": fetched(device, got["y"])}, {"weights": want["weights"], "y": want["y"]})
 
 
+def test_scalars_empty_arrays_and_reversed_ones(tmp_path: Path, device: Device, cache: Path) -> None:
+    feeds = {"x": np.array(3.0, np.float32), "z": draw(0, 3), "w": draw(2, 3)}
+    nodes = [
+        node("Add", ["x", "w"], ["y"]),
+        node("Exp", ["x"], ["s"]),
+        node("ReduceSum", ["z"], ["t"], keepdims=0),
+    ]
+    model = make_model(nodes, feeds, ["y", "s", "t"])
+    run = compiled(read(model, tmp_path), device, cache)
+    agree(run(feeds), reference(model, feeds))
+    there = {name: put(device, array) for name, array in feeds.items()}
+    agree(all_fetched(device, run(there)), reference(model, feeds))
+
+    class Reversed(Foreign):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            interface = super().__cuda_array_interface__
+            return {**interface, "data": (self.address + 20, False), "strides": (-12, -4)}
+
+    turned = {**feeds, "w": np.ascontiguousarray(feeds["w"][::-1, ::-1])}
+    agree(all_fetched(device, run({**there, "w": Reversed(device, feeds["w"])})), reference(model, turned))
+
+
 @pytest.mark.parametrize(
     ("feeds", "out", "message"),
     [
