@@ -16,13 +16,14 @@ from ....search_space.target import Target
 from ...compile import Artifact, BuildFailure, compile_units, find_compiler
 from ...loops import LoopKernel, evaluate
 from ...lower import lower
-from ..built import BuiltCuda, Launch, Parameter
-from ..emit import emit
+from ..build import virtual_blocks
+from ..built import BuiltCuda, Launch
+from ..emit import Bounds, emit
 from ..occupancy import resident_blocks
 from .entries import unit
 from .findings import Counters, Finding
 from .library import kernel_compiler
-from .machine import Machine, Memory, Settings, barrier_word, virtual_blocks
+from .machine import Machine, Memory, Settings, barrier_word
 
 Array = NDArray[Any]
 
@@ -52,8 +53,12 @@ def build_emulated(
     jobs: int = 2,
     per_unit: int = 1,
     aligned: bool = True,
+    once: bool = False,
 ) -> list[BuiltCuda | BuildFailure]:
     """Each (subgraph, plan) lowered, emitted and compiled for the emulator; `per_unit` neighbours share a unit.
+
+    once   kernels whose grid has a block for every virtual one have no loop over them, as for a device; they run on
+           that grid only
 
     Raises LoweringError for an inconsistent plan and OSError when the cache cannot be used.
     """
@@ -61,24 +66,33 @@ def build_emulated(
     if compiler is None:
         return [_NO_COMPILER for _ in items]
     lowered = [lower(sub, plan, target, precision, aligned) for sub, plan in items]
+    grids = [
+        [emulated_grid(k, (*(sub.extents[a] for a in plan.dynamic), *sub.slots), target) for k in kernels]
+        for (sub, plan), kernels in zip(items, lowered, strict=True)
+    ]
     units = [range(i, min(i + per_unit, len(items))) for i in range(0, len(items), per_unit)]
     names = {i: [f"st_p{i - u.start}_k{k}" for k in range(len(lowered[i]))] for u in units for i in u}
-    emitted = [emit([k for i in u for k in lowered[i]], [n for i in u for n in names[i]]) for u in units]
+    emitted = [
+        emit(
+            [k for i in u for k in lowered[i]],
+            [n for i in u for n in names[i]],
+            [Bounds(once=once and k.team and g.whole) for i in u for k, g in zip(lowered[i], grids[i], strict=True)],
+        )
+        for u in units
+    ]
     sources = [unit(e.source, [n for i in u for n in names[i]]) for u, e in zip(units, emitted, strict=True)]
     made = compile_units(sources, kernel_compiler(compiler), cache, jobs)
     built: list[BuiltCuda | BuildFailure] = []
     for u, text, artifact in zip(units, emitted, made, strict=True):
         parameters = iter(text.parameters)
         for i in u:
-            sub, plan = items[i]
-            arguments = (*(sub.extents[a] for a in plan.dynamic), *sub.slots)
             launches = tuple(
-                emulated_launch(name, kernel, next(parameters), arguments, target)
-                for name, kernel in zip(names[i], lowered[i], strict=True)
+                Launch(name, next(parameters), kernel.threads, grid.blocks, grid.shared_bytes, grid.cooperative)
+                for name, kernel, grid in zip(names[i], lowered[i], grids[i], strict=True)
             )
             match artifact:
                 case Artifact(library, _):
-                    built.append(BuiltCuda(sub, plan, lowered[i], library, launches, text.source, aligned))
+                    built.append(BuiltCuda(*items[i], lowered[i], library, launches, text.source, aligned))
                 case BuildFailure():
                     built.append(artifact)
     return built
@@ -87,16 +101,24 @@ def build_emulated(
 _NO_COMPILER = BuildFailure("compiler", "no C++ compiler works here: install g++ or clang++")
 
 
-def emulated_launch(
-    symbol: str, kernel: LoopKernel, parameters: tuple[Parameter, ...], arguments: Sequence[int], target: Target
-) -> Launch:
-    """How a kernel is launched, as on a device whose compiler gave every thread `ASSUMED_REGISTERS` registers."""
+@dataclass(frozen=True)
+class Grid:
+    """How a kernel is launched; `whole`: there is a block for every virtual block."""
+
+    blocks: int
+    shared_bytes: int
+    cooperative: bool
+    whole: bool
+
+
+def emulated_grid(kernel: LoopKernel, arguments: Sequence[int], target: Target) -> Grid:
+    """As on a device whose compiler gave every thread `ASSUMED_REGISTERS` registers."""
     shared = evaluate(kernel.block_bytes, arguments)
-    blocks = virtual_blocks(kernel, arguments)
+    wanted = blocks = max(virtual_blocks(kernel, arguments))
     cooperative = len(kernel.phases) > 1
     if cooperative:
-        blocks = min(blocks, max(1, most_blocks(target, kernel.threads, shared)))
-    return Launch(symbol, parameters, kernel.threads, blocks, shared, cooperative)
+        blocks = min(wanted, max(1, most_blocks(target, kernel.threads, shared)))
+    return Grid(blocks, shared, cooperative, blocks == wanted)
 
 
 def most_blocks(target: Target, threads: int, shared_bytes: int) -> int:

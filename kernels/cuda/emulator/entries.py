@@ -56,8 +56,21 @@ def entry(symbol: str) -> str:
 
 def runtime_source() -> str:
     """The runtime's library, as one unit."""
-    names = ("interface.h", "runtime.h", "fiber.h", "counts.h", "shadow.h", "runtime.cpp")
-    return "".join(_read(FOLDER / name) for name in names)
+    return "".join(_read(FOLDER / name) for name in _RUNTIME)
+
+
+_RUNTIME = (
+    "interface.h",
+    "runtime.h",
+    "fiber.h",
+    "counts.h",
+    "shadow.h",
+    "state.h",
+    "waiting.cpp",
+    "accesses.cpp",
+    "launching.cpp",
+    "runtime.cpp",
+)
 
 
 @cache

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ...loops import LoopKernel, evaluate
 from ..built import Launch
 from .findings import KINDS, BufferCounts, Counters, Finding, PhaseCounts, Traffic
 from .library import Buffer, CountsRecord, FindingRecord, LaunchRecord, TrafficRecord, address, load_kernels, runtime
@@ -203,12 +202,6 @@ def _phase(records: Sequence[CountsRecord]) -> PhaseCounts:
 
 def _traffic(record: TrafficRecord) -> Traffic:
     return Traffic(*(getattr(record, f.name) for f in fields(Traffic)))
-
-
-def virtual_blocks(kernel: LoopKernel, arguments: Sequence[int]) -> int:
-    """Virtual blocks of the kernel's largest phase."""
-    phases = ([-(-evaluate(g.tasks, arguments) // g.tasks_per_block) for g in p.groups] for p in kernel.phases)
-    return max(1, *(sum(groups) for groups in phases))
 
 
 def barrier_word() -> np.ndarray[Any, np.dtype[np.uint32]]:

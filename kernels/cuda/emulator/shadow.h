@@ -6,7 +6,7 @@
 // (block barriers so far) and grid epoch (grid barriers so far) tell what a synchronisation since then has ordered.
 
 using Mark = uint32_t;  // segment << 6 | lane or one of:
-enum { kLanes = 32, kWarps = 33, kBlocks = 34, kCodeBits = 6 };
+enum : uint32_t { kLanes = 32, kWarps = 33, kBlocks = 34, kCodeBits = 6, kCode = 63 };
 
 struct Segment {
   uint32_t block, block_epoch;

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stitchtune.kernels.compile import BuildFailure
-from stitchtune.kernels.cuda.emulator.emulate import run_source
+from stitchtune.kernels.cuda.built import BuiltCuda
+from stitchtune.kernels.cuda.emulator.emulate import build_emulated, run_source
+from stitchtune.kernels.cuda.emulator.emulate import run as emulate_plan
 from stitchtune.kernels.cuda.emulator.machine import Settings
 
 from tests.kernels.cuda.handwritten import kernel, launches, run
+from tests.kernels.cuda.mutation_subjects import subjects
 
 
 @pytest.fixture(scope="session")
@@ -253,3 +256,21 @@ def test_an_array_in_registers_that_nothing_was_written_to(cache: Path) -> None:
     )
     assert run(cache, text, [], [EMPTY], arguments=[0]).outputs[0][0] == 1
     assert np.isnan(run(cache, text, [], [EMPTY], arguments=[1]).outputs[0]).all()
+
+
+@pytest.mark.parametrize("name", ["softmax_rows", "softmax_split"])
+def test_kernels_without_a_loop_over_blocks(cache: Path, name: str) -> None:
+    """As a device gets them where a block is there for every virtual one."""
+    (subject,) = subjects([name])
+    sub = subject.sub
+    loops, once = (build_emulated([(sub, subject.plan)], subject.target, cache=cache, once=o)[0] for o in (False, True))
+    assert isinstance(loops, BuiltCuda)
+    assert isinstance(once, BuiltCuda)
+    assert "; block += st_grid()" in loops.source
+    assert "if (const int block = st_block(); " in once.source
+    results = []
+    for built in (loops, once):
+        outputs = [np.empty(sub.shape(v), sub.values[v].dtype.numpy) for v in sub.outputs]
+        assert not emulate_plan(built, subject.inputs, outputs).findings
+        results.append(outputs[0])
+    np.testing.assert_array_equal(*results)
