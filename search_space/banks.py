@@ -17,6 +17,9 @@ from .shared_memory import group_bytes, kept_size
 
 BANKS = 32
 
+PACK = 0.75
+"""Cost of an element in a pack against one by itself: as many wavefronts, fewer instructions."""
+
 Layout = tuple[tuple[int, ...], int]
 """Axes outer to inner, and by how many elements a row is padded."""
 
@@ -31,19 +34,21 @@ def lay_out(context: Context, group: GroupDraft, reads: Sites, edges: tuple[Edge
                 continue
             roots = {a.root for c in consumers for a in reads[value, c]}
             readers = [s for s in group.stages[number + 1 :] if roots & set(s.members)]
-            best = _best(context.sub, group, value, [stage, *readers])
+            best = best_layout(context.sub, group, value, context.sub.values[value].axes, [stage, *readers])
             if best != (context.sub.values[value].axes, 0):
                 group.layouts[value] = best
                 if sum(group_bytes(context.sub, group, edges).values()) > context.target.block_bytes:
                     del group.layouts[value]
 
 
-def _best(sub: Subgraph, group: GroupDraft, value: int, stages: list[StageDraft]) -> Layout:
-    axes = sub.values[value].axes
+def best_layout(
+    sub: Subgraph, group: GroupDraft, value: int, axes: tuple[int, ...], stages: list[StageDraft]
+) -> Layout:
+    """The layout of a value over `axes` with the fewest wavefronts in `stages`: as it is, where all go one way."""
     ways = [way for s in stages if (way := _fast(s, axes)) >= 0]
     if len(set(ways)) < 2:
         return axes, 0
-    choices = [(axes, 0), *_choices(axes, dict.fromkeys(ways), stages)]
+    choices = [(axes, 0), *_choices(axes, dict.fromkeys(ways))]
     return min(choices, key=lambda c: (sum(_wavefronts(sub, group, value, s, c) for s in stages), c[1]))
 
 
@@ -52,12 +57,10 @@ def _fast(stage: StageDraft, axes: tuple[int, ...]) -> int:
     return next((a for a, n in reversed(stage.lanes) if n > 1 and a in axes), -1)
 
 
-def _choices(axes: tuple[int, ...], ways: dict[int, None], stages: list[StageDraft]) -> Iterator[Layout]:
+def _choices(axes: tuple[int, ...], ways: dict[int, None]) -> Iterator[Layout]:
     for inner in ways:
         order = (*(a for a in axes if a != inner), inner)
-        # Packs along the rows need these to start at multiples of them.
-        step = max((s.width for s in stages if s.vector == inner), default=1)
-        yield from ((order, pad) for pad in range(0, BANKS + 1, step))
+        yield from ((order, pad) for pad in range(BANKS + 1))
 
 
 def _wavefronts(sub: Subgraph, group: GroupDraft, value: int, stage: StageDraft, layout: Layout) -> float:
@@ -68,8 +71,9 @@ def _wavefronts(sub: Subgraph, group: GroupDraft, value: int, stage: StageDraft,
     for axis in reversed(order):
         strides[axis] = step
         step *= group.trip(sub, axis) + (pad if axis == order[-1] else 0)
-    if stage.width > 1 and stage.vector == order[-1]:
-        return 1 / stage.width  # a pack: neighbours of neighbours
+    row = group.trip(sub, order[-1]) + pad
+    if stage.width > 1 and stage.vector == order[-1] and row % stage.width == 0:
+        return PACK
     size = kept_size(sub, value)
     busy = math.prod(n for _, n in stage.lanes)
     words: dict[int, set[int]] = {}

@@ -73,9 +73,9 @@ def finish(context: Context, kernels: Kernels, edges: tuple[Edge, ...], ask: Ask
             edges = kept
             continue
         for keeper in keepers:
+            edges = tile_inputs(context, keeper.group, reads, edges, ask)
             edges = keeper.inputs(edges)
         for group in groups_of(kernel):
-            edges = tile_inputs(context, group, reads, edges, ask)
             lay_out(context, group, reads, edges)
     edges = tuple(Edge(e.value, e.consumer, "shuffle") if _shuffled(context, kernels, reads, e) else e for e in edges)
     return Plan(

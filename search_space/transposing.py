@@ -1,11 +1,12 @@
 """Transposes through shared memory: an input that lies along another axis than the loop that stores runs along.
 
-A block loads a tile of it along its own memory, and reads it across from padded shared memory, where neither way has
-two threads of a warp in one bank: with a pad of one word, a column of a tile lies in as many banks as it has rows.
+A block loads a tile of it along its own memory, and reads it across from shared memory, laid out and padded such that
+neither way has two threads of a warp in one bank.
 """
 
 from __future__ import annotations
 
+from .banks import best_layout
 from .draft import Context, GroupDraft, StageDraft
 from .knobs import Ask, Knob
 from .lanes import pack_lanes, widest_access
@@ -38,30 +39,31 @@ def crossing_axes(context: Context, group: GroupDraft, inner: int) -> list[int]:
 def tile_inputs(
     context: Context, group: GroupDraft, reads: Sites, edges: tuple[Edge, ...], ask: Ask
 ) -> tuple[Edge, ...]:
-    """Loads inputs that cross the vector axis of a group's only stage through padded tiles."""
-    if len(group.stages) != 1 or not group.stages[0].members:
-        return edges
-    stage = group.stages[0]
+    """Loads inputs that cross the vector axis of the first stage that reads them through padded tiles."""
     for value in context.sub.inputs:
         found = loadable(context.sub, group, reads, value)
-        if found is None or is_loaded(edges, value) or not _crosses(context, group, stage, found[0]):
+        if found is None or is_loaded(edges, value):
+            continue
+        first = min(min(stages) for stages in found[1].values())
+        if not _crosses(context, group, group.stages[first], found[0]):
             continue
         if ask(Knob(f"transpose.{value}", ("tile", "direct"), "tile")) == "direct":
             continue
         axes, by_consumer = found
         size = context.sub.values[value].dtype.size
-        word = max(1, 4 // size)
-        group.layouts[value] = axes, int(ask(Knob(f"pad.{value}", (0, word), word)))
         load = StageDraft([], axes, axes[-1], inputs={value: axes})
         load.width = widest_access(context.sub, axes, size)
         load.lanes = pack_lanes(context.sub, group, load, list(reversed(axes)))
-        group.stages.insert(0, load)
+        readers = [group.stages[s] for s in sorted(set().union(*by_consumer.values()))]
+        if ask(Knob(f"pad.{value}", (True, False), True)):
+            group.layouts[value] = best_layout(context.sub, group, value, axes, [load, *readers])
+        group.stages.insert(first, load)
         wanted = (*edges, *(Edge(value, consumer, "block") for consumer in by_consumer))
         if sum(group_bytes(context.sub, group, wanted).values()) <= context.target.block_bytes:
             edges = wanted
         else:
             group.stages.remove(load)
-            del group.layouts[value]
+            group.layouts.pop(value, None)
     return edges
 
 
