@@ -64,7 +64,8 @@ def peaks(x: Array) -> None:
     """Puts one large element into every other row, wherever a thread, a lane or a strip may begin or end: whoever
     misses it gets another maximum, of which exp makes infinity. (By itself the maximum cancels out of a softmax.)"""
     columns = x.shape[1]
-    places = [columns - 1, *(n for p in range(12) for n in ((1 << p) - 1, 1 << p) if n < columns)]
+    ends = (n for p in (11, *range(12)) for n in ((1 << p) - 1, 1 << p))
+    places = [columns - 1, *(n for n in ends if n < columns)]
     for number, row in enumerate(range(0, len(x), 2)):
         x[row, places[number % len(places)]] = 1000
 
