@@ -13,7 +13,7 @@ from stitchtune.search_space.legality import check
 from stitchtune.search_space.plan import Group, Plan, Stage
 from stitchtune.search_space.stitch import heuristic, unfused
 
-from tests.search_space.samples import exponential, layer_norm_backward, outer_difference, softmax
+from tests.search_space.samples import exponential, layer_norm_backward, outer_difference, read, softmax, value
 from tests.search_space.traffic_cuda import ratio
 
 T4, A100, H200 = (DEVICES[f"cuda:{name}"] for name in ("t4", "a100", "h200"))
@@ -118,3 +118,44 @@ def test_heuristic_and_unfused_are_legal_at_irregular_shapes(make: object, shape
     for target in (T4, A100, H200):
         for plan in (heuristic(sub, target), unfused(sub, target)):
             assert check(sub, plan, target) == ()
+
+
+def transpose(rows: int, columns: int) -> Subgraph:
+    values = (
+        value("input", (2, 3)),
+        value("input", (4,)),
+        value("add", (0, 1), read(0, 1, 0), read(1, 1)),
+    )
+    return Subgraph(values, (2,), (rows, columns, columns, rows, columns))
+
+
+def test_a_transpose_goes_through_a_padded_tile() -> None:
+    plan = heuristic(transpose(1024, 512), H200)
+    [group] = phases(plan)
+    load, add = group.stages
+    assert dict(group.parallel) == {0: 32, 1: 32}
+    assert load.values == (0,)
+    assert load.vector == load.lanes[-1][0] == 0, "loaded along its own memory"
+    assert add.vector == add.lanes[-1][0] == 1, "stored along the result's"
+    assert plan.place(0, 2) == "block"
+    [buffer] = plan.buffers
+    assert buffer.pad % 2 == 1
+
+
+def test_what_is_read_across_the_grain_is_laid_out_for_it() -> None:
+    """Columns normalised, then stored as rows: the stages share no order of threads."""
+    values = (
+        value("input", (3, 4, 5)),
+        value("sum", (0, 2), read(0, 0, 1, 2), reduce=(1,)),
+        value("exp", (0, 1, 2), read(0, 0, 1, 2)),
+        value("sum", (0, 2), read(2, 0, 1, 2), reduce=(1,)),
+        value("mul", (0, 2), read(1, 0, 2), read(3, 0, 2)),
+        value("mul", (0, 2, 1), read(2, 0, 1, 2), read(4, 0, 2)),
+    )
+    sub = Subgraph(values, (5,), (4, 128, 99, 4, 128, 99))
+    plan = heuristic(sub, H200)
+    assert check(sub, plan, H200) == ()
+    [group] = phases(plan)
+    assert dict(group.parallel)[2] >= 8, "whole sectors"
+    kept = {e.value for e in plan.edges if e.place == "block" and len(sub.values[e.value].axes) == 3}
+    assert kept <= {b.value for b in plan.buffers}
