@@ -95,8 +95,9 @@ def spell(op: str, result: DType, operand: DType, texts: list[Text]) -> Text:
     if infix is not None:
         symbol, level = infix
         left, right = texts
-        # sums of indices may be taken in any order
-        least = level if op == "plus" and "-" not in right.text else level + 1
+        # sums of indices may be taken in any order, conditions be tested in theirs
+        either = op in ("and", "or") or (op == "plus" and "-" not in right.text)
+        least = level if either else level + 1
         return Text(f"{left.within(level)} {symbol} {right.within(least)}", level)
     if op == "select":
         condition, yes, no = texts

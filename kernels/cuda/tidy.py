@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from ...graphs.dtypes import DType
 from ..loops import (
+    THREAD,
     Apply,
     Assign,
     Declare,
@@ -265,8 +266,6 @@ def _read(body: Sequence[Stmt]) -> set[str]:
 
 def _with(statement: Stmt, names: Names) -> Stmt:
     """The statement with names replaced in its own expressions, not in the statements inside it."""
-    if not names:
-        return statement
 
     def leaf(local: Local) -> Expr:
         return names.get(local.name, local)
@@ -288,6 +287,8 @@ def simplify(expr: Apply) -> Expr:
             return Literal(0, dtype)
         case Apply("quotient_u32" | "quotient" | "rest_u32" | "rest", dtype, (Literal(0), _)):
             return Literal(0, dtype)
+        case Apply("lt", _, (Local(THREAD.name) as thread, Literal(1, dtype))):
+            return Apply("eq", DType.BOOL, (thread, Literal(0, dtype)))
         case Apply("and", _, (Literal(True), x)) | Apply("and", _, (x, Literal(True))):
             return x
     return expr

@@ -133,7 +133,7 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       float* b0 = ST_SHARED(float, 50176);
       float* b1 = ST_SHARED(float, 50240);
       const int k1 = task / 2;
-      if (thread < 1) {
+      if (thread == 0) {
         float a2 = 0.0f;
         #pragma unroll 8
         for (int i3 = 0; i3 < 2; ++i3) {
@@ -216,7 +216,7 @@ batch_norm_training(const float* __restrict__ x0, const float* __restrict__ x1,
       float* b0 = ST_SHARED(float, 50176);
       float* b1 = ST_SHARED(float, 50240);
       const int k1 = task / 2;
-      if (thread < 1) {
+      if (thread == 0) {
         float a2 = 0.0f;
         #pragma unroll 8
         for (int i3 = 0; i3 < 2; ++i3) {

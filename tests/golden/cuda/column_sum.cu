@@ -10,8 +10,8 @@
 //     group: tasks over i0 by 128, i1 by 1024
 //       stage %1; loops i0 i1; vector i0 x 4; threads i1 x 32, i0 x 32; unrolled i1 x 2
 //   phase 1 (after a barrier)
-//     group: tasks over i0 by 32
-//       stage; combines %1; loops i0; vector i0 x 1; threads i0 x 32
+//     group: tasks over i0 by 8
+//       stage; combines %1; loops i0; vector i0 x 1; threads i0 x 8
 
 extern "C" __global__ void __launch_bounds__(1024, 1)
 column_sum(const float* __restrict__ x0, float* __restrict__ y0, float* g0, unsigned* barrier) {
@@ -101,30 +101,22 @@ column_sum(const float* __restrict__ x0, float* __restrict__ y0, float* g0, unsi
   st_sync_grid(barrier);
 
   // phase 1
-  if (const int block = st_block(); block < 32) {
+  if (const int block = st_block(); block < 128) {
     const int task = block;
-    float* b0 = ST_SHARED(float, 0);
-    const int k1 = task * 32;
-    const int lane = thread % 32;
-    const int t2 = thread / 32 % 16;
-    float a3 = 0.0f;
-    const int t4 = thread % 32 + thread / 512 * 32;
-    a3 += st_load_cg(g0, k1 + lane + t2 * 1024);
-    st_shared_store(b0, t4 + t2 * 64, a3);
-    st_sync_block();
-
-    const float t5 = st_shared_load(b0, t4) + st_shared_load(b0, t4 + 256);
-    const float t6 = st_shared_load(b0, t4 + 128) + st_shared_load(b0, t4 + 384);
-    const float t7 = st_shared_load(b0, t4 + 64) + st_shared_load(b0, t4 + 320);
-    const float t8 = st_shared_load(b0, t4 + 192) + st_shared_load(b0, t4 + 448);
-    const float t9 = st_shared_load(b0, t4 + 512) + st_shared_load(b0, t4 + 768);
-    const float t10 = st_shared_load(b0, t4 + 640) + st_shared_load(b0, t4 + 896);
-    const float t11 = st_shared_load(b0, t4 + 576) + st_shared_load(b0, t4 + 832);
-    const float t12 = st_shared_load(b0, t4 + 704) + st_shared_load(b0, t4 + 960);
-    const float t13 = t9 + t10 + (t11 + t12);
-    if (t2 == 0 && thread / 512 == 0) {
-      st_store(y0, k1 + lane, t5 + t6 + (t7 + t8) + t13);
+    const int k1 = task * 8;
+    const int t2 = thread % 8;
+    const int t3 = thread / 8;
+    if (thread < 32) {
+      float a4 = 0.0f;
+      #pragma unroll 8
+      for (int i5 = t3; i5 < 16; i5 += 4) {
+        a4 += st_load_cg(g0, k1 + t2 + i5 * 1024);
+      }
+      const float t6 = a4 + st_shuffle_xor(a4, 8);
+      const float t7 = t6 + st_shuffle_xor(t6, 16);
+      if (t3 == 0) {
+        st_store(y0, k1 + t2, t7);
+      }
     }
-    st_sync_block();
   }
 }

@@ -34,8 +34,8 @@
 //       stage %7, %11; loops i1 i0; vector i0 x 4; threads i1 x 32, i0 x 32
 //       stage %15; loops i1 i0; vector i0 x 4; threads i1 x 32, i0 x 32
 //   phase 1 (after a barrier)
-//     group: tasks over i0 by 32
-//       stage; combines %5, %17; loops i0; vector i0 x 1; threads i0 x 32
+//     group: tasks over i0 by 8
+//       stage; combines %5, %17; loops i0; vector i0 x 1; threads i0 x 8
 // %0: register to %5, %16; block to %6
 // %2: block to %6
 // %7: register to %8
@@ -260,77 +260,55 @@ layer_norm_backward(const float* __restrict__ x0, const float* __restrict__ x1,
   st_sync_grid(barrier);
 
   // phase 1
-  if (const int block = st_block(); block < 24) {
+  if (const int block = st_block(); block < 96) {
     const int task = block;
     float* b0 = ST_SHARED(float, 0);
-    float* b1 = ST_SHARED(float, 4096);
-    const int k1 = task * 32;
-    const int lane = thread % 32;
-    const int warp = thread / 32;
-    const bool t2 = warp == 0;
-    float a3 = 0.0f;
-    const int t4 = lane + warp * 32;
-    #pragma unroll 8
-    for (int i5 = warp; i5 < 128; i5 += 32) {
-      a3 += st_load_cg(g0, k1 + lane + i5 * 768);
+    float* b1 = ST_SHARED(float, 1024);
+    const int k1 = task * 8;
+    const int t2 = thread % 8;
+    const int t3 = thread / 8;
+    const bool t4 = t3 == 0;
+    float a5 = 0.0f;
+    const int t6 = t2 + thread / 32 * 8;
+    const bool t7 = thread / 8 % 4 == 0;
+    const int t8 = thread / 8 % 4 * 8;
+    a5 += st_load_cg(g0, k1 + t2 + t3 * 768);
+    const float t9 = a5 + st_shuffle_xor(a5, 8);
+    const float t10 = t9 + st_shuffle_xor(t9, 16);
+    if (t7) {
+      st_shared_store(b0, t6, t10);
     }
-
-    st_shared_store(b0, t4, a3);
     st_sync_block();
 
-    const float t6 = st_shared_load(b0, lane) + st_shared_load(b0, lane + 128);
-    const float t7 = st_shared_load(b0, lane + 64) + st_shared_load(b0, lane + 192);
-    const float t8 = st_shared_load(b0, lane + 32) + st_shared_load(b0, lane + 160);
-    const float t9 = st_shared_load(b0, lane + 96) + st_shared_load(b0, lane + 224);
-    const float t10 = st_shared_load(b0, lane + 256) + st_shared_load(b0, lane + 384);
-    const float t11 = st_shared_load(b0, lane + 320) + st_shared_load(b0, lane + 448);
-    const float t12 = st_shared_load(b0, lane + 288) + st_shared_load(b0, lane + 416);
-    const float t13 = st_shared_load(b0, lane + 352) + st_shared_load(b0, lane + 480);
-    const float t14 = t10 + t11 + (t12 + t13);
-    const float t15 = st_shared_load(b0, lane + 512) + st_shared_load(b0, lane + 640);
-    const float t16 = st_shared_load(b0, lane + 576) + st_shared_load(b0, lane + 704);
-    const float t17 = st_shared_load(b0, lane + 544) + st_shared_load(b0, lane + 672);
-    const float t18 = st_shared_load(b0, lane + 608) + st_shared_load(b0, lane + 736);
-    const float t19 = t15 + t16 + (t17 + t18);
-    const float t20 = st_shared_load(b0, lane + 768) + st_shared_load(b0, lane + 896);
-    const float t21 = st_shared_load(b0, lane + 832) + st_shared_load(b0, lane + 960);
-    const float t22 = st_shared_load(b0, lane + 800) + st_shared_load(b0, lane + 928);
-    const float t23 = st_shared_load(b0, lane + 864) + st_shared_load(b0, lane + 992);
-    const float t24 = t20 + t21 + (t22 + t23);
-    if (t2) {
-      st_store(y0, k1 + lane, t6 + t7 + (t8 + t9) + t14 + t19 + t24);
+    const float t11 = st_shared_load(b0, t2 + t8) + st_shared_load(b0, t2 + t8 + 128);
+    const float t12 = st_shared_load(b0, t2 + t8 + 64) + st_shared_load(b0, t2 + t8 + 192);
+    const float t13 = st_shared_load(b0, t2 + t8 + 32) + st_shared_load(b0, t2 + t8 + 160);
+    const float t14 = st_shared_load(b0, t2 + t8 + 96) + st_shared_load(b0, t2 + t8 + 224);
+    const float t15 = t11 + t12 + (t13 + t14);
+    const float t16 = t15 + st_shuffle_xor(t15, 8);
+    const float t17 = t16 + st_shuffle_xor(t16, 16);
+    if (t4) {
+      st_store(y0, k1 + t2, t17);
     }
 
-    float a25 = 0.0f;
-    #pragma unroll 8
-    for (int i26 = warp; i26 < 128; i26 += 32) {
-      a25 += st_load_cg(g1, k1 + lane + i26 * 768);
+    float a18 = 0.0f;
+    a18 += st_load_cg(g1, k1 + t2 + t3 * 768);
+    const float t19 = a18 + st_shuffle_xor(a18, 8);
+    const float t20 = t19 + st_shuffle_xor(t19, 16);
+    if (t7) {
+      st_shared_store(b1, t6, t20);
     }
-
-    st_shared_store(b1, t4, a25);
     st_sync_block();
 
-    const float t27 = st_shared_load(b1, lane) + st_shared_load(b1, lane + 128);
-    const float t28 = st_shared_load(b1, lane + 64) + st_shared_load(b1, lane + 192);
-    const float t29 = st_shared_load(b1, lane + 32) + st_shared_load(b1, lane + 160);
-    const float t30 = st_shared_load(b1, lane + 96) + st_shared_load(b1, lane + 224);
-    const float t31 = st_shared_load(b1, lane + 256) + st_shared_load(b1, lane + 384);
-    const float t32 = st_shared_load(b1, lane + 320) + st_shared_load(b1, lane + 448);
-    const float t33 = st_shared_load(b1, lane + 288) + st_shared_load(b1, lane + 416);
-    const float t34 = st_shared_load(b1, lane + 352) + st_shared_load(b1, lane + 480);
-    const float t35 = t31 + t32 + (t33 + t34);
-    const float t36 = st_shared_load(b1, lane + 512) + st_shared_load(b1, lane + 640);
-    const float t37 = st_shared_load(b1, lane + 576) + st_shared_load(b1, lane + 704);
-    const float t38 = st_shared_load(b1, lane + 544) + st_shared_load(b1, lane + 672);
-    const float t39 = st_shared_load(b1, lane + 608) + st_shared_load(b1, lane + 736);
-    const float t40 = t36 + t37 + (t38 + t39);
-    const float t41 = st_shared_load(b1, lane + 768) + st_shared_load(b1, lane + 896);
-    const float t42 = st_shared_load(b1, lane + 832) + st_shared_load(b1, lane + 960);
-    const float t43 = st_shared_load(b1, lane + 800) + st_shared_load(b1, lane + 928);
-    const float t44 = st_shared_load(b1, lane + 864) + st_shared_load(b1, lane + 992);
-    const float t45 = t41 + t42 + (t43 + t44);
-    if (t2) {
-      st_store(y2, k1 + lane, t27 + t28 + (t29 + t30) + t35 + t40 + t45);
+    const float t21 = st_shared_load(b1, t2 + t8) + st_shared_load(b1, t2 + t8 + 128);
+    const float t22 = st_shared_load(b1, t2 + t8 + 64) + st_shared_load(b1, t2 + t8 + 192);
+    const float t23 = st_shared_load(b1, t2 + t8 + 32) + st_shared_load(b1, t2 + t8 + 160);
+    const float t24 = st_shared_load(b1, t2 + t8 + 96) + st_shared_load(b1, t2 + t8 + 224);
+    const float t25 = t21 + t22 + (t23 + t24);
+    const float t26 = t25 + st_shuffle_xor(t25, 8);
+    const float t27 = t26 + st_shuffle_xor(t26, 16);
+    if (t4) {
+      st_store(y2, k1 + t2, t27);
     }
     st_sync_block();
   }

@@ -77,6 +77,10 @@ def _text(expr: Expr) -> str:
             Apply("and", BOOL, (Apply("or", BOOL, (Local("p", BOOL), Local("q", BOOL))), Local("r", BOOL))),
             "(p || q) && r",
         ),
+        (
+            Apply("and", BOOL, (Local("p", BOOL), Apply("and", BOOL, (Local("q", BOOL), Local("r", BOOL))))),
+            "p && q && r",
+        ),
         (Apply("not", BOOL, (Apply("eq", BOOL, (A, B)),)), "!(a == b)"),
         (apply("plus", apply("times", TASK, index(4)), THREAD), "task * 4 + thread"),
         (apply("plus", TASK, apply("plus", THREAD, index(1))), "task + thread + 1"),

@@ -119,4 +119,5 @@ def test_index_arithmetic_with_constants() -> None:
     assert simplify(apply("times", THREAD, one)) == THREAD
     assert simplify(apply("times", zero, THREAD)) == zero
     assert simplify(apply("rest_u32", zero, five)) == zero
+    assert simplify(Apply("lt", BOOL, (THREAD, one))) == Apply("eq", BOOL, (THREAD, zero))
     assert simplify(Apply("add", DType.I32, (THREAD, zero))) == Apply("add", DType.I32, (THREAD, zero))
