@@ -114,6 +114,8 @@ def test_tunes_stores_and_does_not_repeat(twice: Partition, db: Database, cache:
     assert len(learned) >= 3
     assert {len(o.features) for o in learned} == {len(FEATURES)}
     assert lessons(db, model, frozenset({part.standing.key.digest})) == []
+    elsewhere = replace(model, target=replace(model.target, name="elsewhere"))
+    assert lessons(db, elsewhere, frozenset()) == [], "another target teaches nothing"
 
     again = tune(twice, db, options)
     assert again.measured == 0
