@@ -117,7 +117,7 @@ def _compile(source: str, arch: str, compiler: Nvrtc, cache: Path) -> Compiled |
     if isinstance(made, BuildFailure):
         return made
     code, report = made
-    # The seal goes last: a cubin without one is built again. Racing builders publish equal contents.
+    # The seal goes last: what it does not match, such as files of two racing builders, is built again.
     for path, content in ((image, code), (log, report.encode()), (seal, _seal(code, report).encode())):
         with tempfile.NamedTemporaryFile(dir=cache, prefix="tmp-", delete=False) as file:
             file.write(content)
