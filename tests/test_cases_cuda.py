@@ -19,6 +19,7 @@ from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.kernels.compile import BuildFailure, find_compiler
 from stitchtune.kernels.cuda.built import BuiltCuda
 from stitchtune.kernels.cuda.emulator import emulate
+from stitchtune.kernels.cuda.executor import compile_cuda
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.legality import check
 from stitchtune.search_space.plan import Plan
@@ -28,6 +29,7 @@ from stitchtune.search_space.target import Target
 from tests.cases import CASES, Case, Setup
 from tests.compare import assert_agree
 from tests.emulated import run_graph
+from tests.kernels.cuda.on_devices import device_of, fetched, put
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
@@ -83,3 +85,15 @@ def test_cases(batch: Batch, tmp_path: Path) -> None:
                 assert all(first[name].tobytes() == again[name].tobytes() for name in first), "two runs differ"
         except AssertionError as error:
             raise AssertionError(f"{case.name}: {error}") from error
+
+
+@pytest.mark.parametrize("case", [c for c in SMALL if c.make().alias], ids=lambda c: c.name)
+def test_an_output_in_the_memory_of_an_input(case: Case, tmp_path: Path) -> None:
+    setup, device = case.make(), device_of("emulated")
+    parts = read(setup, tmp_path)
+    plans = [heuristic(component.subgraph, device.target) for component in parts.components]
+    run = compile_cuda(parts, plans, device, precision="strict", cache=tmp_path)
+    there = {name: put(device, array) for name, array in setup.feeds.items()}
+    got = run(there, {output: there[source] for output, source in setup.alias})
+    assert all(there[source] is got[output] for output, source in setup.alias)
+    assert_agree({name: fetched(device, array) for name, array in got.items()}, setup.wanted)

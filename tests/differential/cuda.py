@@ -51,7 +51,9 @@ class EmulatedCuda:
         self.cache = cache
 
     def setting(self, batch: int) -> Setting:
-        return Setting("fast" if batch % 5 == 4 else "strict", aligned=batch % 3 != 1, wide=batch % 4 == 2)
+        return Setting(
+            "fast" if batch % 5 == 4 else "strict", aligned=batch % 3 != 1, wide=batch % 7 == 2, once=batch % 2 == 1
+        )
 
     def draw(self, sub: Subgraph, turn: int) -> tuple[Plan, tuple[str, ...]]:
         """Every other plan has two phases or more where any legal plan of the subgraph is found that has."""
@@ -98,12 +100,14 @@ class EmulatedCuda:
                 aligned=setting.aligned,
                 jobs=1,
                 per_unit=max(1, unit),
+                once=setting.once,
+                index_bits=64 if setting.wide else None,
             )
         )
 
     def run(self, built: BuiltCuda, pair: Pair, setting: Setting) -> Arrays:
-        """With threads in order, and in another order on one block where the plan does not need more."""
-        grid = None if any(k.resident for k in built.kernels) else 1
+        """With threads in order, and in another order, on one block where the kernels do not need more."""
+        grid = None if setting.once or any(k.resident for k in built.kernels) else 1
         found = [self._once(built, pair, setting, *how) for how in ((0xFF, 0, None), (0x5A, 7, grid))]
         for i, (one, other) in enumerate(zip(*found, strict=True)):
             if one.tobytes() != other.tobytes():

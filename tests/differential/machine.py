@@ -35,11 +35,13 @@ class Setting:
 
     aligned   buffers start at multiples of 16 bytes, and kernels know it; else at any multiple of an element
     wide      indices have 64 bits, needed or not
+    once      blocks take one virtual block each where the grid is large enough for that, without a loop
     """
 
     precision: Precision = "strict"
     aligned: bool = True
     wide: bool = False
+    once: bool = False
 
 
 class Machine(Protocol):

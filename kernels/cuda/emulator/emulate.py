@@ -54,18 +54,20 @@ def build_emulated(
     per_unit: int = 1,
     aligned: bool = True,
     once: bool = False,
+    index_bits: int | None = None,
 ) -> list[BuiltCuda | BuildFailure]:
     """Each (subgraph, plan) lowered, emitted and compiled for the emulator; `per_unit` neighbours share a unit.
 
-    once   kernels whose grid has a block for every virtual one have no loop over them, as for a device; they run on
-           that grid only
+    once         kernels whose grid has a block for every virtual one have no loop over them, as for a device; they run
+                 on that grid only
+    index_bits   64: indices are wide where 32 bits would do
 
     Raises LoweringError for an inconsistent plan and OSError when the cache cannot be used.
     """
     compiler = find_compiler()
     if compiler is None:
         return [_NO_COMPILER for _ in items]
-    lowered = [lower(sub, plan, target, precision, aligned) for sub, plan in items]
+    lowered = [lower(sub, plan, target, precision, aligned, index_bits) for sub, plan in items]
     grids = [
         [emulated_grid(k, (*(sub.extents[a] for a in plan.dynamic), *sub.slots), target) for k in kernels]
         for (sub, plan), kernels in zip(items, lowered, strict=True)
