@@ -67,12 +67,19 @@ def require(target: Target) -> None:
 
 
 def cuda_device() -> Target | None:
-    """The first CUDA device, when driver, CuPy and the device work; nothing is loaded where there is no driver.
+    """The first CUDA device, when driver, CuPy and NVRTC are here; nothing is loaded where there is no driver.
 
     A device that a profile describes is that profile's target, so that plans predicted elsewhere are found here.
     """
     found = driver.devices()
-    return target_of(found[0]) if found and find_spec("cupy") is not None else None
+    return target_of(found[0]) if found and not _lacking() else None
+
+
+def _lacking() -> str:
+    """What of the extra is not installed, for people; "" when nothing is."""
+    if find_spec("cupy") is None:
+        return "CuPy"
+    return "" if find_spec("cuda") is not None and find_spec("cuda.bindings") is not None else "NVRTC"
 
 
 def target_of(device: driver.DriverDevice) -> Target:
@@ -110,7 +117,7 @@ def absence() -> str:
     """Why no CUDA device can be used here, with the mend."""
     found = driver.devices()
     if found:
-        return f"{found[0].name} needs CuPy: pip install 'stitchtune[{extra_for(found[0].driver)}]'"
+        return f"{found[0].name} needs {_lacking()}: pip install 'stitchtune[{extra_for(found[0].driver)}]'"
     if driver.driver_files():
         return "the NVIDIA driver names no device: `nvidia-smi` says why"
     return "this machine has no NVIDIA driver"

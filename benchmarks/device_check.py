@@ -114,7 +114,9 @@ def _wrong(section: Section) -> bool:
 
 def _session(given: argparse.Namespace, cache: Path) -> Session:
     from stitchtune.benchmarks.device.session import Session
-    from stitchtune.devices import cuda_device, require, resolve_target
+    from stitchtune.devices import absence, resolve_target, target_of
+    from stitchtune.graphs.errors import InputError
+    from stitchtune.kernels.cuda import driver
 
     if given.device == "emulated":
         from stitchtune.kernels.cuda.emulated_device import EmulatedDevice
@@ -125,8 +127,10 @@ def _session(given: argparse.Namespace, cache: Path) -> Session:
         return Session(resolve_target(given.target or "cuda:h200"), None, cache)
     from stitchtune.kernels.cuda.opening import open_device
 
-    target = resolve_target(given.target) if given.target else cuda_device() or resolve_target("cuda")
-    require(target)
+    found = driver.devices()
+    if not found:
+        raise InputError(f"{absence()}; --device emulated runs everything dry")
+    target = resolve_target(given.target) if given.target else target_of(found[0])
     return Session(target, open_device(target), cache, carried=given.carried)
 
 

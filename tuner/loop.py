@@ -166,7 +166,7 @@ class _Run:
         self._tell("device")
         device = prepare_device(self.target, options.cache)
         model = self.db.device(self.target)
-        if model is None:
+        if model is None or not model.source.startswith("measured"):  # a profile's, from before the device was here
             model = measure_device(self.target, device, options.cache, options.jobs)
             self.db.save_device(model)
         self._open_tasks(open_groups, model)
@@ -179,6 +179,8 @@ class _Run:
     def _predict(self, open_groups: Sequence[int]) -> None:
         """The same search where the device is not: what would be measured is compiled and predicted."""
         model = profile_model(self.target)
+        if self.db.device(self.target) is None:
+            self.db.save_device(model)
         self.note = why_uncompiled(self.target)
         self._open_tasks(open_groups, model)
         self._rounds(None)
