@@ -6,7 +6,7 @@ import ctypes
 import functools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from ...graphs.subgraph import Subgraph
 from ...search_space.plan import Plan
 from ...search_space.target import Target
 from ..compile import BuildFailure
+from .bfloat16 import narrowed, widened
 from .build import build_cuda
 from .built import BuiltCuda, Launch
 from .device import Call, DeviceArray, Event, Graph, Kernel, LaunchError, MatMul, NoDevice, Span, Trouble, contiguous
@@ -32,7 +33,7 @@ _MAX_DYNAMIC_SHARED = 8
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
 """cudaMemcpyKind."""
 
-_BYTE = np.dtype(np.uint8)
+_BYTE, _HALF = np.dtype(np.uint8), np.dtype(np.uint16)
 
 _NON_BLOCKING = 1
 """cudaStreamNonBlocking."""
@@ -177,17 +178,26 @@ class CupyDevice:
 
     def matmul(self, product: MatMul, stream: int) -> None:
         cupy = self._cupy
+        plain = product.alpha == 1.0 and product.addend is None
         with self._errors("multiplying matrices"), cupy.cuda.Device(self.index), self._on(stream):
-            to, a, b = (self._array(one, one.dtype) for one in (product.to, product.a, product.b))
-            if product.alpha == 1.0 and product.addend is None:
+            if product.to.dtype.kind == "V":  # bfloat16, which CuPy does not multiply
+                found = self._scaled(product, lambda given: widened(cupy, self._array(given, _HALF)))
+                cupy.copyto(self._array(product.to, _HALF), narrowed(cupy, found))
+            elif plain:
+                a, b, to = (self._array(one, one.dtype) for one in (product.a, product.b, product.to))
                 cupy.matmul(a, b, out=to)
-                return
-            found = cupy.matmul(a, b)
-            if product.alpha != 1.0:
-                found *= product.alpha
-            if product.addend is not None:
-                found += self._array(product.addend, product.addend.dtype) * to.dtype.type(product.beta)
-            cupy.copyto(to, found)
+            else:
+                found = self._scaled(product, lambda given: self._array(given, given.dtype))
+                cupy.copyto(self._array(product.to, product.to.dtype), found)
+
+    def _scaled(self, product: MatMul, get: Callable[[DeviceArray], Any]) -> Any:
+        """The product in a fresh array."""
+        found = self._cupy.matmul(get(product.a), get(product.b))
+        if product.alpha != 1.0:
+            found *= product.alpha
+        if product.addend is not None:
+            found += get(product.addend) * found.dtype.type(product.beta)
+        return found
 
     def _array(self, given: DeviceArray, dtype: np.dtype[Any]) -> Any:
         """Memory of somebody else as an array of CuPy's."""

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from stitchtune.graphs.dtypes import DType
+from stitchtune.kernels.cuda.bfloat16 import narrowed, widened
 from stitchtune.kernels.cuda.built import Launch, Parameter
 from stitchtune.kernels.cuda.cupy_device import CupyDevice, cupy_device
 from stitchtune.kernels.cuda.device import LaunchError, NoDevice, Span
@@ -310,3 +312,19 @@ def test_without_cupy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
     cupy_device.cache_clear()
     with pytest.raises(NoDevice, match=r"CuPy is not installed \(pip install 'stitchtune\[cuda13\]'"):
         cupy_device(TARGET)
+
+
+def test_bfloat16_by_its_bits() -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 1 << 32, 100_000, np.uint32).view(np.float32)
+    ties = (np.arange(1 << 16, dtype=np.uint32) << 16 | 0x8000).view(np.float32)
+    every = np.concatenate([numbers, ties])
+    with np.errstate(all="ignore"):
+        want = every.astype(ml_dtypes.bfloat16)
+    nan = np.isnan(every)
+    found = narrowed(np, every)
+    np.testing.assert_array_equal(found[~nan], want.view(np.uint16)[~nan])
+    assert np.isnan(found[nan].view(ml_dtypes.bfloat16)).all()
+    halves = np.arange(1 << 16, dtype=np.uint16)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(widened(np, halves), halves.view(ml_dtypes.bfloat16).astype(np.float32))
