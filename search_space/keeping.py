@@ -21,7 +21,8 @@ def keep_shared(context: Context, group: GroupDraft, phases: list[list[GroupDraf
         open_candidates = [(v, pays) for v, pays in keep_candidates(context, group) if v not in refused]
         if not open_candidates:
             return
-        value, pays = open_candidates[0]
+        # Registers are few: on CUDA producers come first, lest what is cheap to make of a kept value be kept as well.
+        value, pays = open_candidates[-1 if context.is_cuda else 0]
         fits = _kept_bytes(context, group, value) <= context.target.block_bytes // 2
         answer = ask(Knob(f"keep.{value}", ("inline", "block"), "block" if pays and fits else "inline"))
         if answer == "inline" or not fits or not _only_here(context, group, phases, value):
