@@ -93,7 +93,7 @@ class _Loop:
                     # in terms of what exists outside the loop: whole strips let their elements' guard be true
                     condition = at_zero(condition, self.loop.local, self.lets)
                     if isinstance(condition, Literal):
-                        done += self._statements(inner, conditions)
+                        done += self._statements(inner, conditions) if condition.value else ()
                     else:
                         done += self._guarded(condition, self._statements(inner, (*conditions, condition)))
                 case _:
