@@ -79,7 +79,7 @@ def _propagate(
     for number, before in enumerate(body):
         statement = _with(before, names)
         if isinstance(statement, Let) and not statement.mutable:
-            value = known.get(statement.value, statement.value)
+            value = known.get(statement.value) or _rejoined(statement.value, known)
             if _stays(value, variables, own, last, number):
                 names[statement.local.name] = value
                 continue
@@ -89,6 +89,17 @@ def _propagate(
             statement = replace(statement, body=_propagate(statement.body, names, variables, known))
         done.append(statement)
     return tuple(done)
+
+
+def _rejoined(value: Expr, known: Mapping[Expr, Local]) -> Expr:
+    """x where `value` is x % n + x / n * n, as names of them."""
+    match value:
+        case Apply("plus", _, (Local() as rest, Apply("times", _, (Local() as quotient, Literal() as n)))):
+            meaning = {name: expr for expr, name in known.items()}
+            match meaning.get(rest), meaning.get(quotient):
+                case Apply("rest_u32", _, (x, m)), Apply("quotient_u32", _, (y, k)) if x == y and m == k == n:
+                    return x
+    return value
 
 
 def _stays(value: Expr, variables: set[str], own: set[str], last: Mapping[str, int], number: int) -> bool:

@@ -1,7 +1,11 @@
-"""Writes the golden CUDA sources and compiler logs: `python -m tests.golden.write_cuda`, from the repository root."""
+"""Writes the golden CUDA sources: `python -m tests.golden.write_cuda`, from the repository root.
+
+With the argument `logs`, the compiler's golden logs too, which need NVRTC and differ by a register from run to run.
+"""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,13 +41,15 @@ def log(arch: str, cache: Path) -> str:
     return made.log + "\n"
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     for name in SUBGRAPHS:
         (HERE / f"{name}.cu").write_text(source(name))
+    if "logs" not in arguments:
+        return
     with tempfile.TemporaryDirectory() as folder:
         for arch in ARCHITECTURES:
             (HERE / "logs" / f"{arch}.log").write_text(log(arch, Path(folder) / "cache"))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

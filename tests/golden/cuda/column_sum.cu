@@ -42,57 +42,55 @@ column_sum(const float* __restrict__ x0, float* __restrict__ y0, float* g0, unsi
         w4[e9] += q8[e9];
       }
     }
-
-    const int t10 = lane + warp * 32;
     #pragma unroll
-    for (int e11 = 0; e11 < 4; ++e11) {
-      st_shared_store(b0, t10 + e11 * 1024, w4[e11]);
+    for (int e10 = 0; e10 < 4; ++e10) {
+      st_shared_store(b0, thread + e10 * 1024, w4[e10]);
     }
     st_sync_block();
     #pragma unroll 4
-    for (int e12 = 0; e12 < 4; ++e12) {
-      if (warp == e12) {
-        const float t13 = st_shared_load(b0, lane + e12 * 1024);
-        const float t14 = st_shared_load(b0, lane + e12 * 1024 + 128);
-        const float t15 = st_shared_load(b0, lane + e12 * 1024 + 32);
-        const float t16 = st_shared_load(b0, lane + e12 * 1024 + 160);
-        const float t17 = st_shared_load(b0, lane + e12 * 1024 + 64);
-        const float t18 = st_shared_load(b0, lane + e12 * 1024 + 192);
-        const float t19 = st_shared_load(b0, lane + e12 * 1024 + 96);
-        const float t20 = st_shared_load(b0, lane + e12 * 1024 + 224);
-        const float t21 = t15 + t16 + (t19 + t20);
-        const float t22 = st_shared_load(b0, lane + e12 * 1024 + 256);
-        const float t23 = st_shared_load(b0, lane + e12 * 1024 + 384);
-        const float t24 = st_shared_load(b0, lane + e12 * 1024 + 288);
-        const float t25 = st_shared_load(b0, lane + e12 * 1024 + 416);
-        const float t26 = st_shared_load(b0, lane + e12 * 1024 + 320);
-        const float t27 = st_shared_load(b0, lane + e12 * 1024 + 448);
-        const float t28 = st_shared_load(b0, lane + e12 * 1024 + 352);
-        const float t29 = st_shared_load(b0, lane + e12 * 1024 + 480);
-        const float t30 = t24 + t25 + (t28 + t29);
-        const float t31 = t22 + t23 + (t26 + t27) + t30;
-        const float t32 = st_shared_load(b0, lane + e12 * 1024 + 512);
-        const float t33 = st_shared_load(b0, lane + e12 * 1024 + 640);
-        const float t34 = st_shared_load(b0, lane + e12 * 1024 + 544);
-        const float t35 = st_shared_load(b0, lane + e12 * 1024 + 672);
-        const float t36 = st_shared_load(b0, lane + e12 * 1024 + 576);
-        const float t37 = st_shared_load(b0, lane + e12 * 1024 + 704);
-        const float t38 = st_shared_load(b0, lane + e12 * 1024 + 608);
-        const float t39 = st_shared_load(b0, lane + e12 * 1024 + 736);
-        const float t40 = t34 + t35 + (t38 + t39);
-        const float t41 = t32 + t33 + (t36 + t37) + t40;
-        const float t42 = st_shared_load(b0, lane + e12 * 1024 + 768);
-        const float t43 = st_shared_load(b0, lane + e12 * 1024 + 896);
-        const float t44 = st_shared_load(b0, lane + e12 * 1024 + 800);
-        const float t45 = st_shared_load(b0, lane + e12 * 1024 + 928);
-        const float t46 = st_shared_load(b0, lane + e12 * 1024 + 832);
-        const float t47 = st_shared_load(b0, lane + e12 * 1024 + 960);
-        const float t48 = st_shared_load(b0, lane + e12 * 1024 + 864);
-        const float t49 = st_shared_load(b0, lane + e12 * 1024 + 992);
-        const float t50 = t44 + t45 + (t48 + t49);
-        const float t51 = t13 + t14 + (t17 + t18) + t21 + t31 + t41;
-        const float t52 = t42 + t43 + (t46 + t47) + t50;
-        st_store(g0, k1 * 1024 + k2 + i3 + e12, t51 + t52);
+    for (int e11 = 0; e11 < 4; ++e11) {
+      if (warp == e11) {
+        const float t12 = st_shared_load(b0, lane + e11 * 1024);
+        const float t13 = st_shared_load(b0, lane + e11 * 1024 + 128);
+        const float t14 = st_shared_load(b0, lane + e11 * 1024 + 32);
+        const float t15 = st_shared_load(b0, lane + e11 * 1024 + 160);
+        const float t16 = st_shared_load(b0, lane + e11 * 1024 + 64);
+        const float t17 = st_shared_load(b0, lane + e11 * 1024 + 192);
+        const float t18 = st_shared_load(b0, lane + e11 * 1024 + 96);
+        const float t19 = st_shared_load(b0, lane + e11 * 1024 + 224);
+        const float t20 = t14 + t15 + (t18 + t19);
+        const float t21 = st_shared_load(b0, lane + e11 * 1024 + 256);
+        const float t22 = st_shared_load(b0, lane + e11 * 1024 + 384);
+        const float t23 = st_shared_load(b0, lane + e11 * 1024 + 288);
+        const float t24 = st_shared_load(b0, lane + e11 * 1024 + 416);
+        const float t25 = st_shared_load(b0, lane + e11 * 1024 + 320);
+        const float t26 = st_shared_load(b0, lane + e11 * 1024 + 448);
+        const float t27 = st_shared_load(b0, lane + e11 * 1024 + 352);
+        const float t28 = st_shared_load(b0, lane + e11 * 1024 + 480);
+        const float t29 = t23 + t24 + (t27 + t28);
+        const float t30 = t21 + t22 + (t25 + t26) + t29;
+        const float t31 = st_shared_load(b0, lane + e11 * 1024 + 512);
+        const float t32 = st_shared_load(b0, lane + e11 * 1024 + 640);
+        const float t33 = st_shared_load(b0, lane + e11 * 1024 + 544);
+        const float t34 = st_shared_load(b0, lane + e11 * 1024 + 672);
+        const float t35 = st_shared_load(b0, lane + e11 * 1024 + 576);
+        const float t36 = st_shared_load(b0, lane + e11 * 1024 + 704);
+        const float t37 = st_shared_load(b0, lane + e11 * 1024 + 608);
+        const float t38 = st_shared_load(b0, lane + e11 * 1024 + 736);
+        const float t39 = t33 + t34 + (t37 + t38);
+        const float t40 = t31 + t32 + (t35 + t36) + t39;
+        const float t41 = st_shared_load(b0, lane + e11 * 1024 + 768);
+        const float t42 = st_shared_load(b0, lane + e11 * 1024 + 896);
+        const float t43 = st_shared_load(b0, lane + e11 * 1024 + 800);
+        const float t44 = st_shared_load(b0, lane + e11 * 1024 + 928);
+        const float t45 = st_shared_load(b0, lane + e11 * 1024 + 832);
+        const float t46 = st_shared_load(b0, lane + e11 * 1024 + 960);
+        const float t47 = st_shared_load(b0, lane + e11 * 1024 + 864);
+        const float t48 = st_shared_load(b0, lane + e11 * 1024 + 992);
+        const float t49 = t43 + t44 + (t47 + t48);
+        const float t50 = t12 + t13 + (t16 + t17) + t20 + t30 + t40;
+        const float t51 = t41 + t42 + (t45 + t46) + t49;
+        st_store(g0, k1 * 1024 + k2 + i3 + e11, t50 + t51);
       }
     }
     st_sync_block();

@@ -28,13 +28,12 @@
 //   phase 0
 //     group: tasks over i0 by 1
 //       stage %6, %7; loops i0 i1; vector i1 x 4; threads i1 x 256
-//       stage %9, %11; loops i0 i1; vector i1 x 4; threads i1 x 256
+//       stage %11; loops i0 i1; vector i1 x 4; threads i1 x 256
 //       stage %17; loops i0 i1; vector i1 x 4; threads i1 x 256
 // %6: register to %7, %9
 // %7: register to %8
-// %9: register to %10, %15
 // %11: register to %12
-// inline wherever they are read: %8, %10, %12, %13, %14, %15, %16
+// inline wherever they are read: %8, %9, %10, %12, %13, %14, %15, %16
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 layer_norm(const float* __restrict__ x0, const float* __restrict__ x1,
@@ -45,92 +44,90 @@ layer_norm(const float* __restrict__ x0, const float* __restrict__ x1,
     float* b0 = ST_SHARED(float, 0);
     float* b1 = ST_SHARED(float, 64);
     float h1[16];
-    float h2[16];
     const int warp = thread / 32;
-    const bool t3 = thread % 32 == 0;
-    const int t4 = thread % 8;
+    const bool t2 = thread % 32 == 0;
+    const int t3 = thread % 8;
 
-    float w5[4];
+    float w4[4];
     #pragma unroll
-    for (int l6 = 0; l6 < 4; ++l6) {
-      w5[l6] = 0.0f;
+    for (int l5 = 0; l5 < 4; ++l5) {
+      w4[l5] = 0.0f;
     }
     #pragma unroll
-    for (int s7 = 0; s7 < 4; ++s7) {
-      const int i8 = thread * 4 + s7 * 1024;
+    for (int s6 = 0; s6 < 4; ++s6) {
+      const int i7 = thread * 4 + s6 * 1024;
+      float q8[4];
+      st_unpack(q8, st_load_pack<4>(x0, task * 4096 + i7));
       float q9[4];
-      st_unpack(q9, st_load_pack<4>(x0, task * 4096 + i8));
-      float q10[4];
-      st_unpack(q10, st_load_pack<4>(x1, task * 4096 + i8));
+      st_unpack(q9, st_load_pack<4>(x1, task * 4096 + i7));
       #pragma unroll
-      for (int e11 = 0; e11 < 4; ++e11) {
-        const float t12 = q9[e11] + q10[e11];
-        h1[s7 * 4 + e11] = t12;
-        w5[e11] += t12;
+      for (int e10 = 0; e10 < 4; ++e10) {
+        const float t11 = q8[e10] + q9[e10];
+        h1[s6 * 4 + e10] = t11;
+        w4[e10] += t11;
       }
     }
 
-    const float t13 = w5[0] + w5[2] + (w5[1] + w5[3]);
-    const float t14 = t13 + st_shuffle_xor(t13, 1);
-    const float t15 = t14 + st_shuffle_xor(t14, 2);
-    const float t16 = t15 + st_shuffle_xor(t15, 4);
-    const float t17 = t16 + st_shuffle_xor(t16, 8);
-    const float t18 = t17 + st_shuffle_xor(t17, 16);
-    if (t3) {
-      st_shared_store(b0, warp, t18);
+    const float t12 = w4[0] + w4[2] + (w4[1] + w4[3]);
+    const float t13 = t12 + st_shuffle_xor(t12, 1);
+    const float t14 = t13 + st_shuffle_xor(t13, 2);
+    const float t15 = t14 + st_shuffle_xor(t14, 4);
+    const float t16 = t15 + st_shuffle_xor(t15, 8);
+    const float t17 = t16 + st_shuffle_xor(t16, 16);
+    if (t2) {
+      st_shared_store(b0, warp, t17);
     }
     st_sync_block();
 
-    const float t19 = st_shared_load(b0, t4);
-    const float t20 = t19 + st_shuffle_xor(t19, 1);
-    const float t21 = t20 + st_shuffle_xor(t20, 2);
-    const float t22 = (t21 + st_shuffle_xor(t21, 4)) / 4096.0f;
+    const float t18 = st_shared_load(b0, t3);
+    const float t19 = t18 + st_shuffle_xor(t18, 1);
+    const float t20 = t19 + st_shuffle_xor(t19, 2);
+    const float t21 = (t20 + st_shuffle_xor(t20, 4)) / 4096.0f;
 
-    float w23[4];
+    float w22[4];
     #pragma unroll
-    for (int l24 = 0; l24 < 4; ++l24) {
-      w23[l24] = 0.0f;
+    for (int l23 = 0; l23 < 4; ++l23) {
+      w22[l23] = 0.0f;
     }
     #pragma unroll
-    for (int s25 = 0; s25 < 4; ++s25) {
+    for (int s24 = 0; s24 < 4; ++s24) {
       #pragma unroll
-      for (int e26 = 0; e26 < 4; ++e26) {
-        const float t27 = h1[s25 * 4 + e26] - t22;
-        h2[s25 * 4 + e26] = t27;
-        w23[e26] += t27 * t27;
+      for (int e25 = 0; e25 < 4; ++e25) {
+        const float t26 = h1[s24 * 4 + e25] - t21;
+        w22[e25] += t26 * t26;
       }
     }
 
-    const float t28 = w23[0] + w23[2] + (w23[1] + w23[3]);
-    const float t29 = t28 + st_shuffle_xor(t28, 1);
-    const float t30 = t29 + st_shuffle_xor(t29, 2);
-    const float t31 = t30 + st_shuffle_xor(t30, 4);
-    const float t32 = t31 + st_shuffle_xor(t31, 8);
-    const float t33 = t32 + st_shuffle_xor(t32, 16);
-    if (t3) {
-      st_shared_store(b1, warp, t33);
+    const float t27 = w22[0] + w22[2] + (w22[1] + w22[3]);
+    const float t28 = t27 + st_shuffle_xor(t27, 1);
+    const float t29 = t28 + st_shuffle_xor(t28, 2);
+    const float t30 = t29 + st_shuffle_xor(t29, 4);
+    const float t31 = t30 + st_shuffle_xor(t30, 8);
+    const float t32 = t31 + st_shuffle_xor(t31, 16);
+    if (t2) {
+      st_shared_store(b1, warp, t32);
     }
     st_sync_block();
 
-    const float t34 = st_shared_load(b1, t4);
-    const float t35 = t34 + st_shuffle_xor(t34, 1);
-    const float t36 = t35 + st_shuffle_xor(t35, 2);
-    const float t37 = sqrtf((t36 + st_shuffle_xor(t36, 4)) / 4096.0f + 1e-05f);
+    const float t33 = st_shared_load(b1, t3);
+    const float t34 = t33 + st_shuffle_xor(t33, 1);
+    const float t35 = t34 + st_shuffle_xor(t34, 2);
+    const float t36 = sqrtf((t35 + st_shuffle_xor(t35, 4)) / 4096.0f + 1e-05f);
     #pragma unroll
-    for (int s38 = 0; s38 < 4; ++s38) {
-      const int i39 = thread * 4 + s38 * 1024;
+    for (int s37 = 0; s37 < 4; ++s37) {
+      const int i38 = thread * 4 + s37 * 1024;
+      float q39[4];
+      st_unpack(q39, st_load_pack<4>(x2, i38));
       float q40[4];
-      st_unpack(q40, st_load_pack<4>(x2, i39));
+      st_unpack(q40, st_load_pack<4>(x3, i38));
       float q41[4];
-      st_unpack(q41, st_load_pack<4>(x3, i39));
-      float q42[4];
       #pragma unroll
-      for (int e43 = 0; e43 < 4; ++e43) {
-        const float t44 = h2[s38 * 4 + e43] / t37 * q40[e43];
-        const float t45 = q41[e43];
-        q42[e43] = t44 + t45;
+      for (int e42 = 0; e42 < 4; ++e42) {
+        const float t43 = (h1[s37 * 4 + e42] - t21) / t36 * q39[e42];
+        const float t44 = q40[e42];
+        q41[e42] = t43 + t44;
       }
-      st_store_pack<4>(y0, task * 4096 + i39, st_packed<4>(q42));
+      st_store_pack<4>(y0, task * 4096 + i38, st_packed<4>(q41));
     }
     st_sync_block();
   }

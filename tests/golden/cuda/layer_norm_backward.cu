@@ -57,202 +57,201 @@ layer_norm_backward(const float* __restrict__ x0, const float* __restrict__ x1,
     const int k1 = task * 32;
     const int lane = thread % 32;
     const int warp = thread / 32;
-    const int t2 = lane + warp * 32;
-    for (int i3 = 0; i3 < 768; i3 += 128) {
-      const int i4 = i3 + lane * 4;
-      float w5[4];
+    for (int i2 = 0; i2 < 768; i2 += 128) {
+      const int i3 = i2 + lane * 4;
+      float w4[4];
       #pragma unroll
-      for (int l6 = 0; l6 < 4; ++l6) {
-        w5[l6] = 0.0f;
+      for (int l5 = 0; l5 < 4; ++l5) {
+        w4[l5] = 0.0f;
       }
-      float w7[4];
+      float w6[4];
       #pragma unroll
-      for (int l8 = 0; l8 < 4; ++l8) {
-        w7[l8] = 0.0f;
+      for (int l7 = 0; l7 < 4; ++l7) {
+        w6[l7] = 0.0f;
       }
+      float q8[4];
+      st_unpack(q8, st_load_pack<4>(x0, (k1 + warp) * 768 + i3));
       float q9[4];
-      st_unpack(q9, st_load_pack<4>(x0, (k1 + warp) * 768 + i4));
       float q10[4];
-      float q11[4];
-      st_unpack(q11, st_load_pack<4>(x3, (k1 + warp) * 768 + i4));
+      st_unpack(q10, st_load_pack<4>(x3, (k1 + warp) * 768 + i3));
       #pragma unroll
-      for (int e12 = 0; e12 < 4; ++e12) {
-        const float t13 = q9[e12];
-        q10[e12] = t13;
-        w5[e12] += t13;
-        w7[e12] += t13 * q11[e12];
+      for (int e11 = 0; e11 < 4; ++e11) {
+        const float t12 = q8[e11];
+        q9[e11] = t12;
+        w4[e11] += t12;
+        w6[e11] += t12 * q10[e11];
       }
-      st_shared_store_pack<4>(b0, warp * 768 + i4, st_packed<4>(q10));
-      const int t14 = int(unsigned(i3 / 128) % 2u);
+      st_shared_store_pack<4>(b0, warp * 768 + i3, st_packed<4>(q9));
+      const int t13 = int(unsigned(i2 / 128) % 2u);
       #pragma unroll
-      for (int e15 = 0; e15 < 4; ++e15) {
-        st_shared_store(b1, t2 + e15 * 1024 + t14 * 4096, w5[e15]);
+      for (int e14 = 0; e14 < 4; ++e14) {
+        st_shared_store(b1, thread + e14 * 1024 + t13 * 4096, w4[e14]);
       }
       st_sync_block();
       #pragma unroll 4
-      for (int e16 = 0; e16 < 4; ++e16) {
-        if (warp == e16) {
-          const float t17 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096);
-          const float t18 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 128);
-          const float t19 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 32);
-          const float t20 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 160);
-          const float t21 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 64);
-          const float t22 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 192);
-          const float t23 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 96);
-          const float t24 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 224);
-          const float t25 = t19 + t20 + (t23 + t24);
-          const float t26 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 256);
-          const float t27 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 384);
-          const float t28 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 288);
-          const float t29 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 416);
-          const float t30 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 320);
-          const float t31 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 448);
-          const float t32 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 352);
-          const float t33 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 480);
-          const float t34 = t28 + t29 + (t32 + t33);
-          const float t35 = t26 + t27 + (t30 + t31) + t34;
-          const float t36 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 512);
-          const float t37 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 640);
-          const float t38 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 544);
-          const float t39 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 672);
-          const float t40 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 576);
-          const float t41 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 704);
-          const float t42 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 608);
-          const float t43 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 736);
-          const float t44 = t38 + t39 + (t42 + t43);
-          const float t45 = t36 + t37 + (t40 + t41) + t44;
-          const float t46 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 768);
-          const float t47 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 896);
-          const float t48 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 800);
-          const float t49 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 928);
-          const float t50 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 832);
-          const float t51 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 960);
-          const float t52 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 864);
-          const float t53 = st_shared_load(b1, lane + e16 * 1024 + t14 * 4096 + 992);
-          const float t54 = t48 + t49 + (t52 + t53);
-          const float t55 = t17 + t18 + (t21 + t22) + t25 + t35 + t45;
-          const float t56 = t46 + t47 + (t50 + t51) + t54;
-          st_store(g0, task * 768 + i4 + e16, t55 + t56);
+      for (int e15 = 0; e15 < 4; ++e15) {
+        if (warp == e15) {
+          const float t16 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096);
+          const float t17 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 128);
+          const float t18 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 32);
+          const float t19 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 160);
+          const float t20 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 64);
+          const float t21 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 192);
+          const float t22 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 96);
+          const float t23 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 224);
+          const float t24 = t18 + t19 + (t22 + t23);
+          const float t25 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 256);
+          const float t26 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 384);
+          const float t27 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 288);
+          const float t28 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 416);
+          const float t29 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 320);
+          const float t30 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 448);
+          const float t31 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 352);
+          const float t32 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 480);
+          const float t33 = t27 + t28 + (t31 + t32);
+          const float t34 = t25 + t26 + (t29 + t30) + t33;
+          const float t35 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 512);
+          const float t36 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 640);
+          const float t37 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 544);
+          const float t38 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 672);
+          const float t39 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 576);
+          const float t40 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 704);
+          const float t41 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 608);
+          const float t42 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 736);
+          const float t43 = t37 + t38 + (t41 + t42);
+          const float t44 = t35 + t36 + (t39 + t40) + t43;
+          const float t45 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 768);
+          const float t46 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 896);
+          const float t47 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 800);
+          const float t48 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 928);
+          const float t49 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 832);
+          const float t50 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 960);
+          const float t51 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 864);
+          const float t52 = st_shared_load(b1, lane + e15 * 1024 + t13 * 4096 + 992);
+          const float t53 = t47 + t48 + (t51 + t52);
+          const float t54 = t16 + t17 + (t20 + t21) + t24 + t34 + t44;
+          const float t55 = t45 + t46 + (t49 + t50) + t53;
+          st_store(g0, task * 768 + i3 + e15, t54 + t55);
         }
       }
       #pragma unroll
-      for (int e57 = 0; e57 < 4; ++e57) {
-        st_shared_store(b2, t2 + e57 * 1024 + t14 * 4096, w7[e57]);
+      for (int e56 = 0; e56 < 4; ++e56) {
+        st_shared_store(b2, thread + e56 * 1024 + t13 * 4096, w6[e56]);
       }
       st_sync_block();
       #pragma unroll 4
-      for (int e58 = 0; e58 < 4; ++e58) {
-        if (warp == e58) {
-          const float t59 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096);
-          const float t60 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 128);
-          const float t61 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 32);
-          const float t62 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 160);
-          const float t63 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 64);
-          const float t64 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 192);
-          const float t65 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 96);
-          const float t66 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 224);
-          const float t67 = t61 + t62 + (t65 + t66);
-          const float t68 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 256);
-          const float t69 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 384);
-          const float t70 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 288);
-          const float t71 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 416);
-          const float t72 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 320);
-          const float t73 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 448);
-          const float t74 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 352);
-          const float t75 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 480);
-          const float t76 = t70 + t71 + (t74 + t75);
-          const float t77 = t68 + t69 + (t72 + t73) + t76;
-          const float t78 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 512);
-          const float t79 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 640);
-          const float t80 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 544);
-          const float t81 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 672);
-          const float t82 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 576);
-          const float t83 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 704);
-          const float t84 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 608);
-          const float t85 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 736);
-          const float t86 = t80 + t81 + (t84 + t85);
-          const float t87 = t78 + t79 + (t82 + t83) + t86;
-          const float t88 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 768);
-          const float t89 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 896);
-          const float t90 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 800);
-          const float t91 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 928);
-          const float t92 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 832);
-          const float t93 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 960);
-          const float t94 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 864);
-          const float t95 = st_shared_load(b2, lane + e58 * 1024 + t14 * 4096 + 992);
-          const float t96 = t90 + t91 + (t94 + t95);
-          const float t97 = t59 + t60 + (t63 + t64) + t67 + t77 + t87;
-          const float t98 = t88 + t89 + (t92 + t93) + t96;
-          st_store(g1, task * 768 + i4 + e58, t97 + t98);
+      for (int e57 = 0; e57 < 4; ++e57) {
+        if (warp == e57) {
+          const float t58 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096);
+          const float t59 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 128);
+          const float t60 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 32);
+          const float t61 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 160);
+          const float t62 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 64);
+          const float t63 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 192);
+          const float t64 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 96);
+          const float t65 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 224);
+          const float t66 = t60 + t61 + (t64 + t65);
+          const float t67 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 256);
+          const float t68 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 384);
+          const float t69 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 288);
+          const float t70 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 416);
+          const float t71 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 320);
+          const float t72 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 448);
+          const float t73 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 352);
+          const float t74 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 480);
+          const float t75 = t69 + t70 + (t73 + t74);
+          const float t76 = t67 + t68 + (t71 + t72) + t75;
+          const float t77 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 512);
+          const float t78 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 640);
+          const float t79 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 544);
+          const float t80 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 672);
+          const float t81 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 576);
+          const float t82 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 704);
+          const float t83 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 608);
+          const float t84 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 736);
+          const float t85 = t79 + t80 + (t83 + t84);
+          const float t86 = t77 + t78 + (t81 + t82) + t85;
+          const float t87 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 768);
+          const float t88 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 896);
+          const float t89 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 800);
+          const float t90 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 928);
+          const float t91 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 832);
+          const float t92 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 960);
+          const float t93 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 864);
+          const float t94 = st_shared_load(b2, lane + e57 * 1024 + t13 * 4096 + 992);
+          const float t95 = t89 + t90 + (t93 + t94);
+          const float t96 = t58 + t59 + (t62 + t63) + t66 + t76 + t86;
+          const float t97 = t87 + t88 + (t91 + t92) + t95;
+          st_store(g1, task * 768 + i3 + e57, t96 + t97);
         }
       }
     }
     if (thread < 32) {
-      for (int i99 = thread * 4; i99 < 768; i99 += 128) {
+      for (int i98 = thread * 4; i98 < 768; i98 += 128) {
+        float q99[4];
+        st_unpack(q99, st_load_pack<4>(x2, i98));
         float q100[4];
-        st_unpack(q100, st_load_pack<4>(x2, i99));
-        float q101[4];
         #pragma unroll
-        for (int e102 = 0; e102 < 4; ++e102) {
-          q101[e102] = q100[e102];
+        for (int e101 = 0; e101 < 4; ++e101) {
+          q100[e101] = q99[e101];
         }
-        st_shared_store_pack<4>(b3, i99, st_packed<4>(q101));
+        st_shared_store_pack<4>(b3, i98, st_packed<4>(q100));
       }
     }
     st_sync_block();
 
-    float w103[4];
+    float w102[4];
     #pragma unroll
-    for (int l104 = 0; l104 < 4; ++l104) {
-      w103[l104] = 0.0f;
+    for (int l103 = 0; l103 < 4; ++l103) {
+      w102[l103] = 0.0f;
     }
 
-    float w105[4];
+    float w104[4];
     #pragma unroll
-    for (int l106 = 0; l106 < 4; ++l106) {
-      w105[l106] = 0.0f;
+    for (int l105 = 0; l105 < 4; ++l105) {
+      w104[l105] = 0.0f;
     }
-    for (int i107 = lane * 4; i107 < 768; i107 += 128) {
+    for (int i106 = lane * 4; i106 < 768; i106 += 128) {
+      float q107[4];
+      st_unpack(q107, st_shared_load_pack<4>(b0, warp * 768 + i106));
       float q108[4];
-      st_unpack(q108, st_shared_load_pack<4>(b0, warp * 768 + i107));
+      st_unpack(q108, st_shared_load_pack<4>(b3, i106));
       float q109[4];
-      st_unpack(q109, st_shared_load_pack<4>(b3, i107));
-      float q110[4];
-      st_unpack(q110, st_load_pack<4>(x3, (k1 + warp) * 768 + i107));
+      st_unpack(q109, st_load_pack<4>(x3, (k1 + warp) * 768 + i106));
       #pragma unroll
-      for (int e111 = 0; e111 < 4; ++e111) {
-        const float t112 = q108[e111] * q109[e111];
-        w103[e111] += t112;
-        w105[e111] += t112 * q110[e111];
+      for (int e110 = 0; e110 < 4; ++e110) {
+        const float t111 = q107[e110] * q108[e110];
+        w102[e110] += t111;
+        w104[e110] += t111 * q109[e110];
       }
     }
 
-    const float t113 = w103[0] + w103[2] + (w103[1] + w103[3]);
-    const float t114 = t113 + st_shuffle_xor(t113, 1);
-    const float t115 = t114 + st_shuffle_xor(t114, 2);
-    const float t116 = t115 + st_shuffle_xor(t115, 4);
-    const float t117 = t116 + st_shuffle_xor(t116, 8);
-    const float t118 = w105[0] + w105[2] + (w105[1] + w105[3]);
-    const float t119 = t118 + st_shuffle_xor(t118, 1);
-    const float t120 = t119 + st_shuffle_xor(t119, 2);
-    const float t121 = t120 + st_shuffle_xor(t120, 4);
-    const float t122 = t121 + st_shuffle_xor(t121, 8);
-    const float t123 = st_load(x1, k1 + warp);
-    const float t124 = (t117 + st_shuffle_xor(t117, 16)) / 768.0f;
-    const float t125 = (t122 + st_shuffle_xor(t122, 16)) / 768.0f;
-    for (int i126 = lane * 4; i126 < 768; i126 += 128) {
+    const float t112 = w102[0] + w102[2] + (w102[1] + w102[3]);
+    const float t113 = t112 + st_shuffle_xor(t112, 1);
+    const float t114 = t113 + st_shuffle_xor(t113, 2);
+    const float t115 = t114 + st_shuffle_xor(t114, 4);
+    const float t116 = t115 + st_shuffle_xor(t115, 8);
+    const float t117 = w104[0] + w104[2] + (w104[1] + w104[3]);
+    const float t118 = t117 + st_shuffle_xor(t117, 1);
+    const float t119 = t118 + st_shuffle_xor(t118, 2);
+    const float t120 = t119 + st_shuffle_xor(t119, 4);
+    const float t121 = t120 + st_shuffle_xor(t120, 8);
+    const float t122 = st_load(x1, k1 + warp);
+    const float t123 = (t116 + st_shuffle_xor(t116, 16)) / 768.0f;
+    const float t124 = (t121 + st_shuffle_xor(t121, 16)) / 768.0f;
+    for (int i125 = lane * 4; i125 < 768; i125 += 128) {
+      float q126[4];
+      st_unpack(q126, st_shared_load_pack<4>(b0, warp * 768 + i125));
       float q127[4];
-      st_unpack(q127, st_shared_load_pack<4>(b0, warp * 768 + i126));
+      st_unpack(q127, st_shared_load_pack<4>(b3, i125));
       float q128[4];
-      st_unpack(q128, st_shared_load_pack<4>(b3, i126));
+      st_unpack(q128, st_load_pack<4>(x3, (k1 + warp) * 768 + i125));
       float q129[4];
-      st_unpack(q129, st_load_pack<4>(x3, (k1 + warp) * 768 + i126));
-      float q130[4];
       #pragma unroll
-      for (int e131 = 0; e131 < 4; ++e131) {
-        q130[e131] = t123 * (q127[e131] * q128[e131] - t124 - q129[e131] * t125);
+      for (int e130 = 0; e130 < 4; ++e130) {
+        q129[e130] = t122 * (q126[e130] * q127[e130] - t123 - q128[e130] * t124);
       }
-      st_store_pack<4>(y1, (k1 + warp) * 768 + i126, st_packed<4>(q130));
+      st_store_pack<4>(y1, (k1 + warp) * 768 + i125, st_packed<4>(q129));
     }
     st_sync_block();
   }

@@ -99,6 +99,18 @@ def test_equal_values_share_a_name_and_conditions_join() -> None:
     assert _lines(*body)[1:3] == ["const int lane = thread % 32;", "if (lane == 0 && task < lane) {"]
 
 
+def test_a_number_taken_apart_and_put_together_is_the_number() -> None:
+    lane, warp, whole = (Local(name, I32) for name in ("t5", "t6", "t7"))
+    body = (
+        Let(lane, apply("rest_u32", THREAD, index(32))),
+        Let(warp, apply("quotient_u32", THREAD, index(32))),
+        Let(whole, apply("plus", lane, apply("times", warp, index(32)))),
+        Store("y0", whole, X),
+        Store("y0", lane, Load("x0", warp, F32)),
+    )
+    assert _lines(*body)[0] == "st_store(y0, thread, st_load(x0, thread));"
+
+
 def test_what_nobody_needs_goes() -> None:
     body = (Declare("v1", F32, 4), Let(A, X), For(I, index(0), index(4), (Let(B, Load("x0", I, F32)),)), _put(X))
     assert _lines(*body) == ["st_store(y0, thread, st_load(x0, thread));"]
