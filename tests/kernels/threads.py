@@ -116,6 +116,17 @@ def three_axes(name: str, outputs: int, stage: Stage, threads: int) -> Pair:
     return Pair(f"three axes {name}", sub, Plan(one([(i, 4)], stage, threads=threads)))
 
 
+def kept_columns(width: int) -> Pair:
+    """Column sums, own axis inside, that a later stage takes from registers."""
+    b = Builder()
+    x = b.input(40, 60)
+    i, j = b.axes(40, 60)
+    total = b.op("sum", (j,), (x, (i, j)), reduce=(i,))
+    moved = b.op("sub", (i, j), (x, (i, j)), total)
+    stages = [Stage((v,), (i, j), vector=j, width=width, lanes=((i, 8), (j, 8))) for v in (total, moved)]
+    return Pair(f"kept columns {width}", b.subgraph(moved), Plan(one([], *stages, threads=64), edges(v1_2="register")))
+
+
 def long_sum(lanes: tuple[int, int], width: int) -> Pair:
     """So many terms for each accumulator that what additions lose is carried along."""
     b = Builder()
@@ -230,6 +241,8 @@ PAIRS = (
     three_axes("strips outside", 1, Stage((1,), (5, 3, 4), vector=5, width=4, lanes=((5, 16), (3, 2), (4, 4))), 128),
     three_axes("an own axis inside", 1, Stage((1,), (5, 4, 3), vector=5, width=4, lanes=((4, 4), (5, 16))), 64),
     long_sum((16, 2), 2),
+    kept_columns(1),
+    kept_columns(4),
     rows_and_columns("many parts", 200, 100, 4, ((2, 4), (3, 32)), 128, 2),
     split_sum(1000, 64, 64),
     split_sum(5000, 16, 64),

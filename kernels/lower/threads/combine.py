@@ -14,6 +14,7 @@ from ..algebra import Algebra
 from ..context import Context, Split
 from ..integers import add, mul, number
 from ..nest import Axis
+from .assemble import nested
 from .fold import Components, Scratch
 from .lanes import WARP
 from .nest import Location, ThreadNest
@@ -68,7 +69,7 @@ def combine(
     element = tuple(loop.name(Load(n, offset, t), place) for n, t in zip(split.arrays, alg.dtypes, strict=True))
     found: list[Components] = []
     accumulate(loop, Accumulation(value, own, (PART,), alg), element, place, scratch, lambda _n, _w, c: found.append(c))
-    nest.put(once, loop.assemble)
+    nest.put(once, nested(loop))
     for part in found[0]:
         assert isinstance(part, Local)
         nest.where[part.name] = where

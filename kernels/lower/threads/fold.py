@@ -15,6 +15,7 @@ from ...loops import THREAD, Apply, Expr, For, If, Load, Stmt, Store, Sync
 from ..algebra import Algebra
 from ..errors import LoweringError
 from ..integers import add, mul, number
+from .assemble import assemble
 from .elements import Elements
 from .lanes import WARP, Lane
 from .memory import ThreadMemory
@@ -106,7 +107,7 @@ def _elect(
     warp = nest.bind(_bits(far, threads))
 
     def dealt(elements: Elements | None) -> tuple[Stmt, ...]:
-        body = own.assemble(elements)
+        body = assemble(own, elements)
         if not where.element:
             return (If(Apply("eq", DType.BOOL, (warp, number(0))), body),)
         turn: Expr = nest.element

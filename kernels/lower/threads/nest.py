@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ....graphs.dtypes import DType
-from ...loops import Apply, Argument, Expr, If, Let, Literal, Local, Stmt, Sync, locals_of
+from ...loops import Apply, Argument, Expr, If, Let, Literal, Local, Stmt, locals_of
 from ..errors import LoweringError
 from ..integers import Range, add, mul, number, range_of
 from ..names import Names
 from ..nest import Axis
 from ..windows import Window
 from .divisors import Divisors, at_zero, coefficient
-from .elements import Elements, instance
+from .elements import Elements
 from .lanes import Lane
 
 
@@ -288,37 +288,3 @@ class ThreadNest:
             if self.by_element((axis,)):
                 index, total = add(mul(index, number(self.width)), self.element), total * self.width
         return index, total
-
-    # --- the finished loops
-
-    def assemble(self, elements: Elements | None = None, depth: int = 0) -> tuple[Stmt, ...]:
-        """The loops from `depth` on; `elements`: which elements of a strip are there, inside the strip loop."""
-        from .loop import shared_loop
-
-        before = self._level(self.before[depth], elements)
-        if depth == len(self.order):
-            return before
-        loop = shared_loop(self, self.order[depth], lambda e: self.assemble(e or elements, depth + 1))
-        return (*before, *loop, *self._level(self.after[depth], elements))
-
-    def _level(self, items: list[tuple[bool, Item]], elements: Elements | None) -> tuple[Stmt, ...]:
-        """Straight code: what is run for every element comes behind what is run once, between two syncs."""
-        done: list[Stmt] = []
-        each: list[Stmt] = []
-
-        def flush() -> None:
-            if each:
-                assert elements is not None
-                done.append(instance(self, elements, tuple(each)))
-                each.clear()
-
-        for by_element, item in items:
-            if by_element:
-                assert not callable(item)
-                each.append(item)
-                continue
-            if isinstance(item, Sync):
-                flush()
-            done.extend(item(elements) if callable(item) else (item,))
-        flush()
-        return tuple(done)

@@ -16,6 +16,7 @@ from ..algebra import Algebra
 from ..context import Layout, layout
 from ..errors import LoweringError
 from ..integers import add, mul, number
+from .assemble import nested
 from .fold import Components, Scratch, fold, halve, masks
 from .lanes import Lane
 from .nest import Location, ThreadNest
@@ -168,9 +169,9 @@ def _columns(
         if outer_strip:
             at = add(mul(at, number(nest.width)), drain.element)
         partial = tuple(drain.name(Load(n, at, t), own) for n, t in zip(names, alg.dtypes, strict=True))
-        found = fold(drain, alg, partial, lanes, own, scratch, stored=True)
+        found = fold(drain, alg, partial, lanes, own, scratch, item.stored)
         sink(found.nest, found.where, found.components)
-        nest.put(Location(first, True), drain.assemble)
+        nest.put(Location(first, True), nested(drain))
         return
     _in_block_memory(nest, item, element, where, conditions, first, within, scratch, sink)
 
@@ -206,7 +207,7 @@ def _in_block_memory(
     own = Location(len(within), False, fill.by_element(within))
     for name, identity in zip(names, alg.identity, strict=True):
         fill.put(own, Store(name, offset(fill, copy), identity))
-    nest.put(Location(first), fill.assemble)
+    nest.put(Location(first), nested(fill))
     _merge_into(nest, alg, names, offset(nest, copy), element, where, conditions)
     after = Location(first, True)
     drain = nest.child(within, after)
@@ -214,7 +215,7 @@ def _in_block_memory(
         at = offset(drain, copy)
         partial = tuple(drain.name(Load(n, at, t), own) for n, t in zip(names, alg.dtypes, strict=True))
         sink(drain, own, partial)
-        nest.put(after, drain.assemble)
+        nest.put(after, nested(drain))
         return
     wait = Sync("block" if masks([lane for lane in others if lane.axis in item.reduced])[1] else "warp")
     nest.put(after, wait)
@@ -224,7 +225,7 @@ def _in_block_memory(
         loaded = tuple(drain.name(Load(n, at, t), own) for n, t in zip(names, alg.dtypes, strict=True))
         total = tuple(drain.name(x, own) for x in alg.merge(total, loaded)) if part else loaded
     sink(drain, own, total)
-    nest.put(after, drain.assemble)
+    nest.put(after, nested(drain))
     if first:
         nest.put(after, wait)  # the next round starts by overwriting what others read here
 

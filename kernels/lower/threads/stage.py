@@ -18,6 +18,7 @@ from ..group import Frame
 from ..integers import add, mul, number
 from ..windows import Window, windows
 from .access import Access, pattern
+from .assemble import assemble
 from .combine import PART, combine, part_lanes
 from .crossing import cross
 from .divisors import Divisors
@@ -204,7 +205,7 @@ class _StageLowering:
                 self._load(v)
             else:
                 self._elementwise(v)
-        return cross(self.nest.assemble(), self.nest.width)
+        return cross(assemble(self.nest), self.nest.width)
 
     def _load(self, v: int) -> None:
         """Loads an input for its readers."""
