@@ -110,6 +110,8 @@ def _resident(sub: Subgraph, kernel: Kernel, number: int, target: Target) -> Ite
             "resident", f"kernel {number}: blocks that keep their tasks from phase to phase take one at a time"
         )
     blocks = max(virtual_blocks(sub, *phase.groups) for phase in kernel.phases)
+    if blocks > 1 and not kernel.team:
+        yield Refusal("resident", f"kernel {number}: one block cannot keep the tasks of {blocks}")
     if blocks > target.processors:
         yield Refusal("resident", f"kernel {number}: {blocks} blocks keep tasks on {target.processors} multiprocessors")
 

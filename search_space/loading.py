@@ -15,6 +15,8 @@ def loaded_axes(sub: Subgraph, plan: Plan, value: int) -> tuple[int, ...] | None
     """
     found: set[tuple[int, ...]] = set()
     for consumer in (e.consumer for e in plan.edges if e.value == value):
+        if not 0 <= consumer < len(sub.values):
+            return None
         axes = identity_axes(sub, value, consumer)
         if axes is None:
             return None
