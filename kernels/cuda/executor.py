@@ -126,10 +126,12 @@ class CudaExecutor:
             there = any(found is not None for found in inputs.values())
             results = self._results(slot, out, given, inputs, there, stream)
             caller = {**spans, **{root: results[name].span for name, root in self._direct.items()}}
-            slot.held = arrays
+            slot.held = (arrays, seen)
             made = slot.run(caller, stream, visit)
             found = self._deliver(slot, results, made, there, stream)
             self._device.record(slot.done, stream)
+            if not there and not any(given.values()):  # all is done, since results were waited for
+                slot.held = ()
             return found
         finally:
             with self._lock:

@@ -215,6 +215,19 @@ def test_concurrent_calls_do_not_share_memory(tmp_path: Path, device: Device, ca
     assert run.stats().runs == 9
 
 
+def test_arrays_are_kept_alive_while_queued_work_may_read_them(tmp_path: Path, device: Device, cache: Path) -> None:
+    model, feeds = block()
+    run = compiled(read(model, tmp_path), device, cache)
+    x = Tensor(device, feeds["x"])
+    run({"x": x})
+    [slot] = run._slots
+    arrays, seen = slot.held
+    assert arrays[0] is x
+    assert seen[0].owner is not None  # the capsule
+    run(feeds)
+    assert slot.held == ()
+
+
 def three_kernels() -> tuple[onnx.ModelProto, dict[str, Array]]:
     feeds = {"x": draw(8, 32)}
     return make_model([node("Softmax", ["x"], ["s"]), node("Exp", ["s"], ["y"])], feeds, ["y"]), feeds
