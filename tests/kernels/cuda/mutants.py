@@ -171,7 +171,7 @@ def _steps(line: str) -> Iterator[_Alteration]:
 
 def _multipliers(line: str) -> Iterator[_Alteration]:
     """Of index arithmetic: * N, and / N and % N, with which threads and tasks are told apart."""
-    for match in re.finditer(r" ([*/%]) (?:uint32_t\()?(\d+)(?![\w.])", line):
+    for match in re.finditer(r" ([*/%]) (?:uint32_t\()?(\d+)(?=u?(?![\w.]))", line):
         factor = int(match[2])
         if factor < 2:
             continue

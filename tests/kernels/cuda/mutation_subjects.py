@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from stitchtune.benchmarks.suite import normalisation, pointwise, rows
 from stitchtune.graphs.dtypes import DType
 from stitchtune.graphs.subgraph import Subgraph
+from stitchtune.kernels.loops import LoopKernel, Sync, statements
+from stitchtune.kernels.lower import lower
+from stitchtune.kernels.lower.errors import LoweringError
 from stitchtune.search_space.plan import Plan
 from stitchtune.search_space.stitch import heuristic
 from stitchtune.search_space.target import Target
@@ -56,6 +59,8 @@ PEAKED = (
     "argmax",
     "softmax in phases",
     "rows and columns in phases",
+    "softmax, warps in step",
+    "rows and columns, warps in step",
 )
 """Whose result hangs on the largest element of a row."""
 
@@ -92,18 +97,23 @@ def _heuristic(sub: Subgraph) -> tuple[Subgraph, Plan]:
     return sub, heuristic(sub, TARGET)
 
 
-def _drawn(sub: Subgraph, wanted: Callable[[Plan], bool], start: int = 0) -> tuple[Subgraph, Plan]:
-    """The first random plan that is as wanted."""
+def _drawn(sub: Subgraph, wanted: Callable[[LoopKernel], bool], start: int = 0) -> tuple[Subgraph, Plan]:
+    """The first random plan with a kernel as wanted."""
     for turn in range(start, start + 400):
-        with contextlib.suppress(drawing.Illegal):
+        with contextlib.suppress(drawing.Illegal, LoweringError):
             plan, _ = drawing.draw(sub, turn, TARGET, CUDA_MUTATIONS)
-            if wanted(plan):
+            if any(map(wanted, lower(sub, plan, TARGET))):
                 return sub, plan
     raise LookupError("no such plan is drawn")
 
 
-def _phases(n: int) -> Callable[[Plan], bool]:
-    return lambda plan: any(len(k.phases) >= n for k in plan.kernels)
+def _in_phases(kernel: LoopKernel) -> bool:
+    return len(kernel.phases) > 1
+
+
+def _warps_in_step(kernel: LoopKernel) -> bool:
+    bodies = (g.body for p in kernel.phases for g in p.groups)
+    return any(isinstance(s, Sync) and s.scope == "warp" for body in bodies for s in statements(body))
 
 
 SUBJECTS: dict[str, Callable[[], tuple[Subgraph, Plan]]] = {
@@ -122,7 +132,10 @@ SUBJECTS: dict[str, Callable[[], tuple[Subgraph, Plan]]] = {
     "short rows": lambda: _heuristic(softmax(67, 12)),
     "rows and columns": lambda: _heuristic(both_sums(45, 70)),
     "argmax": lambda: _heuristic(largest(19, 131)),
-    "softmax in phases": lambda: _drawn(softmax(21, 150), _phases(2)),
-    "layer norm in phases": lambda: _drawn(layer_norm(9, 75), _phases(2), 40),
-    "rows and columns in phases": lambda: _drawn(both_sums(33, 40), _phases(2), 80),
+    "softmax in phases": lambda: _drawn(softmax(21, 150), _in_phases),
+    "layer norm in phases": lambda: _drawn(layer_norm(9, 75), _in_phases, 40),
+    "softmax, warps in step": lambda: _drawn(softmax(21, 150), _warps_in_step),
+    "layer norm, warps in step": lambda: _drawn(layer_norm(10, 64), _warps_in_step, 260),
+    "rows and columns, warps in step": lambda: _drawn(both_sums(33, 32), _warps_in_step, 180),
+    "rows and columns in phases": lambda: _drawn(both_sums(33, 40), _in_phases, 80),
 }
