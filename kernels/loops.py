@@ -20,7 +20,8 @@ Space = OneOf["input", "output", "scratch", "block", "register"]
 the task (block), or a small array of constant size that should stay in registers."""
 
 
-# --- expressions: scalars of the *computing* dtype (f16 and bf16 are f32 outside memory; indices are i64)
+# --- expressions: scalars of the *computing* dtype (f16 and bf16 are f32 outside memory; indices are i64, or i32 where
+# LoopKernel.index_bits says so)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Fold:
 Expr = Literal | Local | Argument | Apply | Load | Fold
 
 THREAD = Local("thread", DType.I64)
-"""The number of the running thread in its block (CUDA)."""
+"""The number of the running thread in its block (CUDA); of I32 where index_bits is 32."""
 
 
 # --- statements
