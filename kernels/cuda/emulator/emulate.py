@@ -116,10 +116,11 @@ class Grid:
 def emulated_grid(kernel: LoopKernel, arguments: Sequence[int], target: Target) -> Grid:
     """As on a device whose compiler gave every thread `ASSUMED_REGISTERS` registers."""
     shared = evaluate(kernel.block_bytes, arguments)
-    wanted = blocks = max(virtual_blocks(kernel, arguments))
+    wanted = max(virtual_blocks(kernel, arguments))
+    blocks = max(1, wanted) if kernel.team else 1
     cooperative = len(kernel.phases) > 1
     if cooperative:
-        blocks = min(wanted, max(1, most_blocks(target, kernel.threads, shared)))
+        blocks = min(blocks, max(1, most_blocks(target, kernel.threads, shared)))
     return Grid(blocks, shared, cooperative, blocks == wanted)
 
 
