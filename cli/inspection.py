@@ -23,9 +23,10 @@ from ..search_space.target import Target
 from ..settings import parse_one
 from . import options
 
-LEAVES = 150
+LEAVES = {"cpu": 150, "cuda": 30}
 SAMPLES = 3
-"""How far the size of a space is counted, and from how many descents it is estimated where it is larger."""
+"""How far the size of a space is counted, by the kind of target since lowering for threads takes ten times as long, and
+from how many descents it is estimated where it is larger."""
 
 
 @click.command()
@@ -94,7 +95,7 @@ def _decisions(sub: Subgraph, target: Target, precision: str) -> dict[str, Any]:
         refusals.update((r.code, r.detail) for r in reasons)
         return None if reasons else hash(lower(sub, plan, target, precision))
 
-    space = size.measure(Space(sub, target), identify, limit=LEAVES, samples=SAMPLES)
+    space = size.measure(Space(sub, target), identify, limit=LEAVES[target.kind], samples=SAMPLES)
     return {
         "schemes": schemes(stitched),
         "kernels_unfused": len(unfused.kernels),
