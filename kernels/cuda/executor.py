@@ -120,22 +120,26 @@ class CudaExecutor:
         inputs = dict(zip(self._inputs, seen, strict=False))
         given = dict(zip(out, seen[len(self._inputs) :], strict=True))
         self._check(feeds, inputs, out, given)
-        slot = self._take(stream)
+        recording = self._device.capturing(stream)
+        slot = self._take(stream, recording)
         try:
             spans = self._feed(slot, feeds, inputs, stream)
             there = any(found is not None for found in inputs.values())
             results = self._results(slot, out, given, inputs, there, stream)
             caller = {**spans, **{root: results[name].span for name, root in self._direct.items()}}
             slot.held = (arrays, seen)
-            made = slot.run(caller, stream, visit)
+            made = slot.run(caller, stream, recording, visit)
             found = self._deliver(slot, results, made, there, stream)
+            if recording:
+                return found
             self._device.record(slot.done, stream)
             if not there and not any(given.values()):  # all is done, since results were waited for
                 slot.held = ()
             return found
         finally:
-            with self._lock:
-                self._free.append(slot)
+            if not recording:  # the caller's graph uses the slot whenever it is replayed
+                with self._lock:
+                    self._free.append(slot)
 
     # --- before a run
 
@@ -179,9 +183,10 @@ class CudaExecutor:
             if not (array.flags.writeable if isinstance(array, np.ndarray) else array.writable):
                 raise InputError(f"out[{name!r}] is read-only")
 
-    def _take(self, stream: int) -> Slot:
+    def _take(self, stream: int, recording: bool) -> Slot:
         """A slot for work on `stream`: one that was used there last, else one whose work is waited for, else a new one.
 
+        A stream that the caller records cannot wait for work outside the recording: there it is the caller who has.
         Raises LibraryError when a library op is missing.
         """
         if self._program.missing:
@@ -194,7 +199,8 @@ class CudaExecutor:
             found = Slot(self._program, stream)
             self._slots.append(found)
         elif found.stream != stream:
-            self._device.wait(stream, found.done)
+            if not recording:
+                self._device.wait(stream, found.done)
             found.stream = stream
         return found
 

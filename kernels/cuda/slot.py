@@ -85,14 +85,16 @@ class Slot:
                 address += size
         return self._staging[name]
 
-    def run(self, caller: Mapping[str, Span], stream: int, see: See | None = None) -> dict[str, Array]:
+    def run(
+        self, caller: Mapping[str, Span], stream: int, recording: bool = False, see: See | None = None
+    ) -> dict[str, Array]:
         """Queues every step, with the caller's arrays by root tensor. Returns the outputs that only a run can make.
 
-        `see` gets each component's number and inputs before it runs; the steps then run one by one.
+        `recording`: the caller records the stream into a graph of its own. `see` gets each component's number and inputs
+        before it runs; the steps then run one by one.
         """
         self._spans = {**self._fixed, **caller}
         made: dict[str, Array] = {}
-        recording = self._device.capturing(stream)
         for i, segment in enumerate(self._program.segments):
             first = self._program.steps[segment.start]
             if see is not None:
@@ -120,7 +122,7 @@ class Slot:
     # --- kernels
 
     def _launch(self, position: int, segment: range, stream: int, recording: bool) -> None:
-        """Queues a segment of kernels: recorded, or one by one. `recording`: the caller records this stream itself."""
+        """Queues a segment of kernels: recorded, or one by one, as where the caller records the stream itself."""
         key = tuple(self._spans[root].address for root in self._roots[position])
         known = self._recordings[position]
         entry = known.get(key)

@@ -282,6 +282,23 @@ def test_a_caller_that_records_gets_single_launches(tmp_path: Path, cache: Path)
     assert len(device.launched) == run.stats().launches
 
 
+def test_memory_that_a_caller_has_recorded_is_used_by_nobody_else(tmp_path: Path, cache: Path) -> None:
+    class Recording(Spy):
+        recorded = 7
+
+        def capturing(self, stream: int) -> bool:
+            return stream == self.recorded
+
+    device = Recording(device_of("emulated"))
+    model, feeds = three_kernels()
+    run = compiled(read(model, tmp_path), device, cache, unfused)
+    for stream in (5, 7, 7, 5):  # the first slot goes into one recording, a second one into the other
+        run({"x": Foreign(device, feeds["x"], stream=stream)})
+    assert device.waits == []  # a stream that is recorded must not wait for work outside
+    assert len(run._slots) == 3
+    assert [slot.stream for slot in run._free] == [5]
+
+
 def test_the_stream_of_the_caller_is_used_and_slots_follow_it(tmp_path: Path, cache: Path) -> None:
     device = Spy(device_of("emulated"))
     model, feeds = three_kernels()
