@@ -20,6 +20,8 @@ def places(context: Context, phases: list[list[GroupDraft]]) -> tuple[Edge, ...]
         here = listed(context, group)
         for number, stage in enumerate(group.stages):
             for member in stage.members:
+                if member in group.coupled:
+                    continue  # computed from what its partner reads
                 for access in context.accesses(member, here):
                     if context.sub.values[access.value].op in ("input", "const"):
                         continue

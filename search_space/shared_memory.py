@@ -59,7 +59,8 @@ def group_bytes(sub: Subgraph, group: GroupDraft, edges: Iterable[Edge]) -> dict
         axes.update(stage.inputs)
     layouts = {v: group.layouts.get(v, (axes[v], 0)) for v in sorted(stored & set(axes))}
     sizes = {v: tile_bytes(sub, v, order, lambda a: group.trip(sub, a), pad) for v, (order, pad) in layouts.items()}
-    folds = fold_bytes(sub, group.threads, ((s, s.members) for s in group.stages))
+    coupled = frozenset({*group.coupled, *group.coupled.values()})
+    folds = fold_bytes(sub, group.threads, ((s, s.members) for s in group.stages), coupled)
     return {**sizes, FOLD: folds} if folds else sizes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..graphs.subgraph import AxisVar, Sum
 from .access import Access
+from .coupling import pair_kind
 from .dominants import is_expensive
 from .draft import Context, GroupDraft, StageDraft
 from .knobs import Ask, Knob
@@ -18,9 +19,12 @@ MIN_VECTOR = 4
 def form_stages(context: Context, group: GroupDraft, ask: Ask) -> None:
     """Lists the group's members in loop nests, each member as early as its operands allow."""
     group.stages = []
+    group.coupled = {}
     for value in group.combine:
         _add_combine(context, group, value)
     for member in sorted({*group.members, *_kept(context, group)}):
+        if _couples(context, group, member, ask):
+            continue
         earliest = _earliest(context, group, member)
         for stage in group.stages[earliest:]:
             if not stage.combine and _accepts(context, group, stage, member):
@@ -29,6 +33,23 @@ def form_stages(context: Context, group: GroupDraft, ask: Ask) -> None:
         else:
             order, vector = loops(context, group, member, ask)
             group.stages.append(StageDraft([member], order, vector))
+
+
+def _couples(context: Context, group: GroupDraft, member: int, ask: Ask) -> bool:
+    """Lists a reduction in the stage of one that the same pass over the data can compute, where the answers say so.
+
+    Rows that do not stay on chip are read once less. Offered on CUDA; reductions split over tasks cannot be coupled.
+    """
+    if not context.is_cuda or not context.is_reduction(member) or member in group.partial:
+        return False
+    taken = {*group.coupled, *group.coupled.values(), *group.partial}
+    for stage in group.stages:
+        first = next((m for m in stage.members if m not in taken and pair_kind(context.sub, m, member)), -1)
+        if first >= 0 and ask(Knob(f"couple.{member}", (False, True), False)):
+            stage.members.append(member)
+            group.coupled[member] = first
+            return True
+    return False
 
 
 def _kept(context: Context, group: GroupDraft) -> list[int]:
@@ -195,7 +216,7 @@ def keep_candidates(context: Context, group: GroupDraft) -> list[tuple[int, bool
     blocked: set[int] = set()
     for number, stage in enumerate(group.stages):
         loops_here = set(stage.order)
-        for member in stage.members:
+        for member in (m for m in stage.members if m not in group.coupled):
             for access in context.accesses(member, listed(context, group)):
                 value = sub.values[access.value]
                 if value.op in ("input", "const") or access.value in context.anchor_set or value.reduce:

@@ -10,7 +10,7 @@ from .edges import Conflict, places
 from .grouping import place
 from .keeping import groups_of, keep_shared
 from .knobs import Ask, Knob, Recorder, default
-from .plan import Buffer, Edge, Group, Kernel, Phase, Plan, Stage
+from .plan import Buffer, Edge, Group, Kernel, Phase, Plan, Reduction, Stage
 from .residency import Keeper, Sites, sites
 from .resident import keep_resident, resident_chain
 from .shared_memory import group_bytes
@@ -81,6 +81,10 @@ def finish(context: Context, kernels: Kernels, edges: tuple[Edge, ...], ask: Ask
     return Plan(
         kernels=tuple(_kernel(context, k, ask) for k in kernels),
         edges=tuple(sorted(edges, key=lambda e: (e.value, e.consumer))),
+        reductions=tuple(
+            Reduction(second, coupled=first)
+            for second, first in sorted(c for g in _all(kernels) for c in g.coupled.items())
+        ),
         buffers=tuple(sorted(_buffers(context, kernels), key=lambda b: b.value)),
     )
 

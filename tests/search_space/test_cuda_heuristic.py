@@ -11,6 +11,7 @@ from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.search_space.devices import DEVICES
 from stitchtune.search_space.legality import check
 from stitchtune.search_space.plan import Group, Plan, Stage
+from stitchtune.search_space.space import build
 from stitchtune.search_space.stitch import heuristic, unfused
 
 from tests.search_space.samples import exponential, layer_norm_backward, outer_difference, read, softmax, value
@@ -159,3 +160,12 @@ def test_what_is_read_across_the_grain_is_laid_out_for_it() -> None:
     assert dict(group.parallel)[2] >= 8, "whole sectors"
     kept = {e.value for e in plan.edges if e.place == "block" and len(sub.values[e.value].axes) == 3}
     assert kept <= {b.value for b in plan.buffers}
+
+
+def test_one_pass_may_compute_maximum_and_sum() -> None:
+    rows = softmax(4096, 768)
+    plan = build(rows, {"couple.4": True}, T4)
+    assert check(rows, plan, T4) == ()
+    assert [(r.value, r.coupled) for r in plan.reductions] == [(4, 1)]
+    [group] = phases(plan)
+    assert any({1, 4} <= set(s.values) for s in group.stages)
