@@ -90,8 +90,8 @@ class Slot:
     ) -> dict[str, Array]:
         """Queues every step, with the caller's arrays by root tensor. Returns the outputs that only a run can make.
 
-        `recording`: the caller records the stream into a graph of its own. `see` gets each component's number and inputs
-        before it runs; the steps then run one by one.
+        `recording`: the caller records the stream into a graph of its own. `see` gets each component's number and
+        inputs before it runs; the steps then run one by one.
         """
         self._spans = {**self._fixed, **caller}
         made: dict[str, Array] = {}
