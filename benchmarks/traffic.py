@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
             print(f"{one.name}: {time.perf_counter() - started:.1f} s", file=sys.stderr)
     if given.csv:
-        write_csv(given.csv, rows)
+        write_csv(given.csv, target.name, rows)
     if given.json:
         print(json.dumps({"target": target.name, "subjects": [document(r) for r in rows]}, indent=1))
     else:
@@ -119,8 +119,8 @@ def exceptions(rows: Iterable[Traffic]) -> Iterator[str]:
         yield from (f"  {reason}" for reason in row.again)
 
 
-def write_csv(path: Path, rows: Iterable[Traffic]) -> None:
-    documents = [document(r) for r in rows]
+def write_csv(path: Path, target: str, rows: Iterable[Traffic]) -> None:
+    documents = [{"target": target, **document(r)} for r in rows]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(documents[0]))
         writer.writeheader()

@@ -49,7 +49,7 @@ def test_a_table_marks_what_is_over_a_limit_and_names_the_reason() -> None:
 
 
 def test_a_file_holds_the_table(tmp_path: Path) -> None:
-    write_csv(tmp_path / "t.csv", [GOOD])
+    write_csv(tmp_path / "t.csv", "cuda:h200", [GOOD])
     with (tmp_path / "t.csv").open() as file:
         [row] = csv.DictReader(file)
     assert (row["name"], row["sizes"], float(row["ratio"]), row["exception"]) == (
