@@ -185,7 +185,8 @@ def _multipliers(line: str) -> Iterator[_Alteration]:
 
 def _exchanges(line: str) -> Iterator[_Alteration]:
     if match := re.search(r"st_shuffle_xor\(\w+, (\d+)\)", line):
-        yield "shuffle", *match.span(1), "2" if match[1] == "1" else str(int(match[1]) // 2), ""
+        new = "2" if match[1] == "1" else str(int(match[1]) // 2)
+        yield "shuffle", *match.span(1), new, _same(line, *match.span(1), new)
     if (match := re.search(r"ST_SHARED\(\w+, (\d+)\)", line)) and match[1] != "0":
         yield "slot", *match.span(1), "0", ""
 

@@ -17,13 +17,6 @@ from tests.kernels.cuda.handwritten import kernel, launches, run
 from tests.kernels.cuda.mutation_subjects import subjects
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return folder
-
-
 def numbers(n: int) -> np.ndarray:
     return np.arange(1, n + 1, dtype=np.float32)
 

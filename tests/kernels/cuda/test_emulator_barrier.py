@@ -36,13 +36,6 @@ CHAIN = kernel(
 )
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return folder
-
-
 def chain(cache: Path, blocks: int, barrier: str = RIGHT, repeat: int = 1, seed: int = 0) -> tuple[list[str], bool]:
     """Kinds of findings, and whether the result is right."""
     ran = run(

@@ -11,13 +11,6 @@ from stitchtune.kernels.cuda.emulator.findings import Counters
 from tests.kernels.cuda.handwritten import kernel, run
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return folder
-
-
 def count(cache: Path, source: str, n: int = 1024, **more: object) -> Counters:
     x = np.zeros(n, np.float32)
     ran = run(cache, source, [x], [x], count=True, **more)

@@ -14,13 +14,6 @@ EMPTY = np.empty(64, np.float32)
 SEEDS = [0, 1, 2, 3]
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return folder
-
-
 def exchange(sync: str, distance: int) -> str:
     """Each thread writes a place of shared memory, then reads that of the thread `distance` on."""
     return kernel(

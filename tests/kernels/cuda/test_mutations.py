@@ -102,11 +102,10 @@ def test_each_mutant_differs_in_one_line(made: list[Mutant]) -> None:
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", QUICK)
-def test_mutants_are_caught(name: str, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_mutants_are_caught(name: str, cache: Path, record_property: Callable[[str, object], None]) -> None:
     compiler = find_compiler()
     assert compiler is not None
     (subject,) = subjects([name])
-    cache = tmp_path / "cache"
     one = trial(subject, cache)
     verdicts = judge(one, mutants(one.built.source)[:: QUICK[name]], compiler, cache)
     text = "\n".join(report(name, verdicts))
