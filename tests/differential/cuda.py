@@ -61,12 +61,12 @@ class EmulatedCuda:
         if max((sub.domain_size(v) for v in sub.computed), default=0) >= LONG_ROWS:
             return self._changed(sub, "heuristic" if turn % 2 else "near", rng.sample(LIGHT, 1), rng)
         if any(all_pairs(sub)) and turn % 8 == 1:
-            return self._changed(sub, "unfused", [coupled, *rng.sample(CUDA_MUTATIONS, 3)], rng)
+            return self._changed(sub, "unfused", [coupled, *rng.sample(CUDA_MUTATIONS, 3), merge_kernels], rng)
         if any(all_pairs(sub)) and turn % 8 == 5:
             kind = rng.choice(("heuristic", "near"))
             return self._changed(sub, kind, [handed_back, *rng.sample(CUDA_MUTATIONS, 2)], rng)
         if any(sub.values[v].op == "piecewise" for v in sub.computed) and turn % 4 == 3:
-            return self._changed(sub, "unfused", [alias, *rng.sample(CUDA_MUTATIONS, 2)], rng)
+            return self._changed(sub, "unfused", [alias, *rng.sample(CUDA_MUTATIONS, 2), merge_kernels], rng)
         plan, path = drawing.draw(sub, turn, self.target, CUDA_MUTATIONS)
         if turn % 2 or plan.barriers:
             return plan, path
