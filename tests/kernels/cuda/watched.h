@@ -7,6 +7,12 @@ static uint64_t st_mixed(uint64_t h, uint64_t x) {
 
 static StWho st_who() { return {st_block(), st_thread()}; }
 
+static int st_number(const void* base) {
+  auto found = std::find(st_buffers.begin(), st_buffers.end(), base);
+  if (found == st_buffers.end()) found = st_buffers.insert(found, base);
+  return (int)(found - st_buffers.begin());
+}
+
 static void st_on_launch() {
   ++st_launches;
   st_epochs.clear();
@@ -29,8 +35,9 @@ static void st_on_access(const void* base, int64_t offset, int bytes, int how, i
     h = st_mixed(h, (uint64_t)line << 40 ^ (uint64_t)offset);
     for (int b = 0; b < bytes; ++b) h = st_mixed(h, (unsigned char)at[b]);
   }
-  if (!write) st_read.insert({shared ? who.block : -1, shared ? nullptr : base, shared ? at - (char*)st_runtime->now->shared : offset, bytes});
-  else if (!shared) st_written.insert({base, offset, std::string(at, bytes)});
+  if (shared && !write) st_read.insert({who.block, 0, at - (const char*)st_runtime->now->shared, bytes});
+  if (!shared && !write) st_read.insert({-1, st_number(base), offset, bytes});
+  if (!shared && write) st_written.insert({st_number(base), offset, std::string(at, bytes)});
   if (st_altered_line) {
     StEpochs e = st_epochs[who];
     e.launch = st_launches;
@@ -48,35 +55,22 @@ extern "C" unsigned long long st_stores() {
   return all;
 }
 
-// Buffers by the order of their addresses.
-static std::map<const void*, int> st_buffers() {
-  std::map<const void*, int> found;
-  for (auto& [block, base, offset, bytes] : st_read) found[base];
-  for (auto& [base, offset, bits] : st_written) found[base];
-  int number = 0;
-  for (auto& b : found) b.second = ++number;
-  return found;
-}
-
 // All places that are read, as one number.
 extern "C" unsigned long long st_reads() {
-  auto buffers = st_buffers();
   uint64_t h = 1;
-  for (auto& [block, base, offset, bytes] : st_read)
-    h = st_mixed(st_mixed(st_mixed(h, (uint64_t)block << 32 | (uint32_t)buffers[base]), offset), bytes);
+  for (auto& [block, buffer, offset, bytes] : st_read)
+    h = st_mixed(st_mixed(st_mixed(h, (uint64_t)block << 32 | (uint32_t)buffer), offset), bytes);
   return h;
 }
 
 // What each place of device memory that is written gets, as one number; 0 when one gets different things.
 extern "C" unsigned long long st_results() {
-  auto buffers = st_buffers();
   uint64_t h = 1;
-  const std::tuple<const void*, int64_t, std::string>* last = nullptr;
-  for (auto& place : st_written) {
-    auto& [base, offset, bits] = place;
-    if (last && std::get<0>(*last) == base && std::get<1>(*last) == offset) return 0;
-    last = &place;
-    h = st_mixed(st_mixed(h, buffers[base]), offset);
+  std::pair<int, int64_t> last(-1, 0);
+  for (auto& [buffer, offset, bits] : st_written) {
+    if (last == std::make_pair(buffer, offset)) return 0;
+    last = {buffer, offset};
+    h = st_mixed(st_mixed(h, buffer), offset);
     for (char c : bits) h = st_mixed(h, (unsigned char)c);
   }
   return h;

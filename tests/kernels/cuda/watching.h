@@ -48,12 +48,13 @@ struct StTouch {
 static int st_launches, st_altered_line, st_altered_scope;
 static std::map<StWho, StEpochs> st_epochs;
 static std::map<StWho, uint64_t> st_stored;                           // a hash of what each thread has stored, in order
-static std::set<std::tuple<int, const void*, int64_t, int>> st_read;  // block (-1: device memory), base, offset, bytes
-static std::set<std::tuple<const void*, int64_t, std::string>> st_written;  // and what was put there
+static std::vector<const void*> st_buffers;                           // in order of their first access
+static std::set<std::tuple<int, int, int64_t, int>> st_read;          // block (-1: device memory), buffer, offset, bytes
+static std::set<std::tuple<int, int64_t, std::string>> st_written;    // buffer, offset, what was put there
 static std::map<std::pair<int, const char*>, std::vector<StTouch>> st_bytes;  // block (-1: device memory) and address
 
 extern "C" void st_watch(int line, int scope) {
   st_altered_line = line, st_altered_scope = scope;
   st_evaluated = st_differed = st_launches = 0;
-  st_epochs.clear(), st_stored.clear(), st_read.clear(), st_written.clear(), st_bytes.clear();
+  st_buffers.clear(), st_epochs.clear(), st_stored.clear(), st_read.clear(), st_written.clear(), st_bytes.clear();
 }
