@@ -33,6 +33,9 @@ _MAX_DYNAMIC_SHARED = 8
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
 """cudaMemcpyKind."""
 
+_PAGEABLE = 0
+"""cudaMemoryTypeUnregistered."""
+
 _BYTE, _HALF = np.dtype(np.uint8), np.dtype(np.uint16)
 
 _NON_BLOCKING = 1
@@ -148,8 +151,10 @@ class CupyDevice:
 
     def upload(self, address: int, data: NDArray[Any], stream: int) -> None:
         if data.nbytes:
-            # From pageable memory, so the runtime has its own copy when it returns.
             self._copy(address, data.ctypes.data, data.nbytes, _HOST_TO_DEVICE, stream)
+            # Of pageable memory the runtime has its own copy by now; pinned memory is read when the stream gets there.
+            if self._runtime.pointerGetAttributes(data.ctypes.data).type != _PAGEABLE:
+                self.synchronize(stream)
 
     def download(self, data: NDArray[Any], address: int, stream: int) -> None:
         if data.nbytes:

@@ -41,6 +41,7 @@ class Driver:
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []
         self.memory: dict[int, Any] = {}
+        self.pinned: set[int] = set()
         self.recorded: list[tuple[Any, ...]] | None = None
         self.fail: Exception | None = None
         self.cudaDevAttrMultiProcessorCount = 16
@@ -73,6 +74,9 @@ class Driver:
 
     def free(self, address: int) -> None:
         self.memory.pop(address, None)
+
+    def pointerGetAttributes(self, address: int) -> SimpleNamespace:
+        return SimpleNamespace(type=int(address in self.pinned))
 
     def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self._do("memcpy", kind, stream)
@@ -235,6 +239,16 @@ def test_a_kernel_gets_its_parameters(driver: Driver, tmp_path: Path) -> None:
     assert ("memcpy", 1, STREAM) in driver.log
     assert driver.log[-2:] == [("memcpy", 2, STREAM), ("synchronize", STREAM)]
     assert not any(entry[0] == "attribute" for entry in driver.log)
+
+
+def test_uploads_of_pinned_memory_are_waited_for(driver: Driver) -> None:
+    device = cupy_device(TARGET)
+    data, memory = np.arange(4, dtype=np.float32), device.allocate(16)
+    device.upload(memory.address, data, STREAM)
+    assert driver.log[-1] == ("memcpy", 1, STREAM)
+    driver.pinned.add(data.ctypes.data)
+    device.upload(memory.address, data, STREAM)
+    assert driver.log[-2:] == [("memcpy", 1, STREAM), ("synchronize", STREAM)]
 
 
 def test_large_shared_memory_is_asked_for_and_barriers_launch_together(driver: Driver, tmp_path: Path) -> None:
