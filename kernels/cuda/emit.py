@@ -36,6 +36,7 @@ from ..loops import (
     within,
 )
 from .built import Parameter
+from .one_task import one_task
 from .tables import CHOICE, EQUALITY, MEMORY, SCALAR, SUM, Text, literal, spell
 from .tidy import tidy
 
@@ -67,7 +68,9 @@ class Bounds:
 def emit(kernels: Sequence[LoopKernel], names: Sequence[str], bounds: Sequence[Bounds] | None = None) -> Unit:
     """The source of one unit: `names[k]` is the symbol of `kernels[k]`, which is launched within `bounds[k]`."""
     limits = bounds or [Bounds()] * len(kernels)
-    made = [_kernel(tidy(k), name, limit) for k, name, limit in zip(kernels, names, limits, strict=True)]
+    made = []
+    for kernel, name, limit in zip(kernels, names, limits, strict=True):
+        made.append(_kernel(tidy(one_task(kernel) if limit.once else kernel), name, limit))
     return Unit("\n".join(text for text, _ in made), tuple(parameters for _, parameters in made))
 
 

@@ -43,6 +43,5 @@ bias_transpose(const float* __restrict__ x0, const float* __restrict__ x1, float
     }
 
     st_store_pack<4>(y0, (k2 + t3) * 1024 + k1 + i4, st_packed<4>(q8));
-    st_sync_block();
   }
 }

@@ -93,7 +93,6 @@ column_sum(const float* __restrict__ x0, float* __restrict__ y0, float* g0, unsi
         st_store(g0, k1 * 1024 + k2 + i3 + e11, t50 + t51);
       }
     }
-    st_sync_block();
   }
 
   st_sync_grid(barrier);

@@ -129,6 +129,5 @@ layer_norm(const float* __restrict__ x0, const float* __restrict__ x1,
       }
       st_store_pack<4>(y0, task * 4096 + i38, st_packed<4>(q41));
     }
-    st_sync_block();
   }
 }

@@ -253,7 +253,6 @@ layer_norm_backward(const float* __restrict__ x0, const float* __restrict__ x1,
       }
       st_store_pack<4>(y1, (k1 + warp) * 768 + i125, st_packed<4>(q129));
     }
-    st_sync_block();
   }
 
   st_sync_grid(barrier);
@@ -309,6 +308,5 @@ layer_norm_backward(const float* __restrict__ x0, const float* __restrict__ x1,
     if (t4) {
       st_store(y2, k1 + t2, t27);
     }
-    st_sync_block();
   }
 }
