@@ -175,6 +175,8 @@ def _again(part: Component, built: BuiltCuda, counters: Sequence[counts.Counters
             why = "sectors that are only used in part"
         elif fits == "no":
             why = "its rows do not fit on chip"
+            if len(reads) > 2:
+                why += ", and reductions of split rows share no pass"
         else:
             why = "kept, but not for every phase" if sub.inputs[position] in kept else "no stage keeps it across phases"
         yield f"{what} ({why})"
