@@ -90,11 +90,11 @@ int main() {{
 
 
 def _write_cuda(built: BuiltCuda, folder: Path, ident: int) -> Path:
-    from ..kernels.cuda.nvrtc import headers
+    from ..kernels.cuda.nvrtc import ARITHMETIC, headers
 
     sub = built.sub
     file = folder / f"replay_{ident}.cu"
-    flags = "-std=c++17 --ftz=false --prec-div=true --prec-sqrt=true -arch=native"
+    flags = " ".join(("-std=c++17", *ARITHMETIC, "-arch=native"))
     text = _CUDA.format(
         headers=_TYPES.sub("", headers()),
         unit=built.source,

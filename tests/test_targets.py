@@ -196,7 +196,7 @@ def test_a_predicted_plan_is_replayed_on_the_emulator(tune_py: CommandLine, grap
     assert source.read_text().startswith("// nvcc ")
     nvcc = shutil.which("nvcc")
     if nvcc is not None:
-        command = [nvcc, "-std=c++17", "--ftz=false", "-arch=sm_90", source.name, "-o", "driver"]
+        command = [nvcc, "-std=c++17", "--ftz=false", "--fmad=false", "-arch=sm_90", source.name, "-o", "driver"]
         subprocess.run(command, check=True, cwd=source.parent, capture_output=True)
     used = tune_py("run", graph, "--target", "cuda:emulated", "--db", "plans.db", "--check")
     assert used.code == 0, used.err

@@ -18,8 +18,12 @@ from typing import Any
 
 from ..compile import BuildFailure, is_private, prepare_cache
 
-FLAGS = ("-std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
-"""Subnormals, division and square roots as IEEE 754 has them; the assembler reports what each kernel needs."""
+ARITHMETIC = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=false")
+"""Subnormals, division and square roots as IEEE 754 has them. No contraction to fused multiply-add, as on the CPU: a
+lane that fused its own product into a fold would have other bits than its partners."""
+
+FLAGS = ("-std=c++17", *ARITHMETIC, "--ptxas-options=-v")
+"""The assembler reports what each kernel needs."""
 
 MISSING = "CUDA kernels need NVRTC: pip install 'stitchtune[cuda13]' (or [cuda12])"
 
