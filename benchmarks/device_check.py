@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--carried", type=Path, metavar="DIR", help="kernels built elsewhere by --build")
     parser.add_argument("--sections", default="", help="only these, separated by commas")
     parser.add_argument("--ten", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--more", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     with contextlib.ExitStack() as stack:
         _find_package(stack)
@@ -87,10 +89,12 @@ def _check(given: argparse.Namespace, cache: Path) -> int:
         return _build(made, parts, given.build)
     head = {"target": made.target.name, "emulated": made.emulated, "begun": time.time(), "seconds": given.seconds}
     kept = store.Store(given.out, head)
+    if given.more:
+        kept.resume()
     total = sum(part.share for part in parts)
     begun = time.monotonic()
     spent = 0.0
-    for part in parts:
+    for place, part in enumerate(parts, 1):
         spent += part.share
         made.until = begun + given.seconds * spent / total
         section = store.Section(part.name)
@@ -104,6 +108,9 @@ def _check(given: argparse.Namespace, cache: Path) -> int:
         section.seconds = time.monotonic() - started
         kept.add(section)
         print(f"{part.name}: {section.state}, {section.seconds:.1f} s, {section.summary} {section.why}", flush=True)
+        if section.state == "failed" and parts[place:] and made.lost:
+            left = max(1.0, given.seconds - (time.monotonic() - begun))
+            return _go_on([*again, "--out", str(given.out), "--seconds", str(left)], parts[place:])
     print(f"results: {given.out}")
     return 1 if any(section.state == "failed" or _wrong(section) for section in kept.sections) else 0
 
@@ -132,6 +139,13 @@ def _session(given: argparse.Namespace, cache: Path) -> Session:
         raise InputError(f"{absence()}; --device emulated runs everything dry")
     target = resolve_target(given.target) if given.target else target_of(found[0])
     return Session(target, open_device(target), cache, carried=given.carried)
+
+
+def _go_on(arguments: Sequence[str], parts: Sequence[Part]) -> int:
+    """The other sections, in a process of their own: this one has lost the device."""
+    names = ",".join(part.name for part in parts)
+    command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--sections", names, "--more"]
+    return subprocess.run(command, check=False).returncode
 
 
 def _again(given: argparse.Namespace) -> list[str]:

@@ -15,6 +15,7 @@ from ...graphs.onnx_reader import load
 from ...graphs.partition import Component, LibraryStep, Partition, ViewStep, partition
 from ...graphs.simplify import simplify
 from ...kernels.compile import BuildFailure
+from ...kernels.cuda.device import LaunchError
 from ...search_space.stitch import heuristic
 from .session import Built, Item, Session
 from .store import Section
@@ -59,9 +60,12 @@ def run(session: Session, section: Section) -> None:
         if not trouble:
             try:
                 agree(run_steps(session, parts, built, setup.feeds), setup.wanted)
-            except AssertionError as error:
+            except (AssertionError, LaunchError) as error:
                 trouble = str(error)
         section.rows.append({"case": name, "ok": not trouble, "message": trouble})
+        if trouble and session.lost:
+            section.state, section.why = "failed", f"the device was lost at case {name}"
+            break
     right = sum(row["ok"] for row in section.rows)
     section.summary = {"cases": len(section.rows), "right": right}
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ...graphs.subgraph import Subgraph
 from ...kernels.compile import BuildFailure
 from ...kernels.cuda.built import BuiltCuda, Launch
-from ...kernels.cuda.device import Device
+from ...kernels.cuda.device import Device, LaunchError
 from ...kernels.cuda.launch import Bound, CudaLauncher
 from ...kernels.lower import LoweringError, lower
 from ...search_space import codec
@@ -76,6 +76,17 @@ class Session:
     def left(self) -> float:
         """Seconds that the section under way still has."""
         return self.until - time.monotonic()
+
+    @property
+    def lost(self) -> bool:
+        """A kernel has cost this process the device: every call from now on fails."""
+        if self.device is None or self.emulated:
+            return False
+        try:
+            self.device.synchronize(self.device.current_stream())
+        except LaunchError as error:
+            return error.sticky
+        return False
 
     def here(self) -> Device:
         assert self.device is not None, "a section that runs has a device"

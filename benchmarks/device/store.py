@@ -36,6 +36,12 @@ class Store:
     head: dict[str, Any]
     sections: list[Section] = field(default_factory=list)
 
+    def resume(self) -> None:
+        """Takes over the head and the sections of the file as it is. Raises OSError."""
+        document = json.loads(self.path.read_text())
+        self.sections = [Section(**section) for section in document["sections"]]
+        self.head = {name: document[name] for name in self.head}
+
     def add(self, section: Section) -> None:
         """Keeps a section on disk, in place of an earlier one of its name. Raises OSError."""
         self.sections = [*(s for s in self.sections if s.name != section.name), section]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import feeds
+from ...graphs.dtypes import DType
 from ...graphs.errors import StitchtuneError
 from ...graphs.tolerance import check_outputs
 from ...kernels.compile import BuildFailure
@@ -35,6 +36,8 @@ ROUNDS = 9
 BURST_SECONDS = 4e-3
 SEARCHED = 6
 """Random plans of each subject that the cost model is judged by, beside the heuristic and the unfused one."""
+CLOSE = {DType.F32: 1e-3, DType.F16: 1e-2}
+"""How far results of contestants may be apart, of their norm."""
 EMULATED_ROW = 4096
 """Elements that a dry run has at most: sizes are halved until they fit."""
 
@@ -104,9 +107,10 @@ def suite(session: Session, section: Section) -> None:
                 if row is None:
                     size = bytes_needed(canonical(subject.graph(sizes_of(session, subject))))
                     row = {"subject": subject.name, "sizes": sizes_of(session, subject), "bytes": size}
-                    section.rows.append(row | {"trouble": trouble, "contestants": found})
-                else:
-                    row["contestants"] |= {f"{k} again" if k in row["contestants"] else k: v for k, v in found.items()}
+                    row |= {"trouble": trouble, "contestants": {}}
+                    section.rows.append(row)
+                row["contestants"] |= {f"{k} again" if k in row["contestants"] else k: v for k, v in found.items()}
+                row["ok"] = agree(row["contestants"], CLOSE[subject.dtype])
         if session.emulated:
             break
     section.summary = {} if session.emulated else _geomeans(section.rows)
@@ -211,6 +215,12 @@ def _differs(wanted: list[NDArray[Any]], found: list[NDArray[Any]]) -> float | N
         norm = float(np.linalg.norm(x[finite]))
         worst = max(worst, float(np.linalg.norm(x[finite] - y[finite])) / (norm or 1.0))
     return worst
+
+
+def agree(contestants: dict[str, dict[str, Any]], close: float) -> bool | None:
+    """Whether all that were timed gave one result; None where only one was."""
+    found = [one["differs"] for one in contestants.values() if "differs" in one]
+    return all(d is not None and d <= close for d in found) if len(found) > 1 else None
 
 
 def _geomeans(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,13 +7,18 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
+from stitchtune.benchmarks import device_check
 from stitchtune.benchmarks.device import micro
 from stitchtune.benchmarks.device.session import INDEX, Session, carry
+from stitchtune.benchmarks.device.store import Section, Store
+from stitchtune.benchmarks.device.subjects import agree
 from stitchtune.devices import resolve_target
 from stitchtune.kernels.compile import BuildFailure, find_compiler
 from stitchtune.kernels.cuda.built import BuiltCuda
+from stitchtune.kernels.cuda.device import LaunchError
 from stitchtune.kernels.cuda.nvrtc import find_nvrtc
 
 from tests.command_line import ROOT
@@ -73,3 +78,49 @@ def test_kernels_built_here_are_found_there(tmp_path: Path) -> None:
     [missing] = there.build(micro.copy_items(here)[2:3])
     assert isinstance(missing, BuildFailure)
     assert not (tmp_path / "empty").exists()
+
+
+class Broken:
+    """A device on which a kernel has failed for good."""
+
+    def current_stream(self) -> int:
+        return 0
+
+    def synchronize(self, stream: int) -> None:
+        raise LaunchError("running kernels: cudaErrorIllegalAddress", "out-of-bounds", sticky=True)
+
+
+def test_after_a_lost_device_another_process_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    device: Any = Broken()
+    target = resolve_target("cuda:h200")
+    started: list[list[str]] = []
+
+    def breaks(session: Session, section: Section) -> None:
+        session.here().synchronize(0)
+
+    def other(command: list[str], check: bool) -> subprocess.CompletedProcess[bytes]:
+        started.append(command)
+        return subprocess.CompletedProcess(command, 1)
+
+    parts = [device_check.Part(name, 0.5, lambda session: [], breaks) for name in ("cases", "pairs", "suite")]
+    monkeypatch.setattr(device_check, "_parts", lambda again: parts)
+    monkeypatch.setattr(device_check, "_session", lambda given, cache: Session(target, device, cache))
+    monkeypatch.setattr(subprocess, "run", other)
+    out = tmp_path / "check.json"
+    assert device_check.main(["--target", "cuda:h200", "--out", str(out), "--seconds", "60"]) == 1
+    [command] = started
+    assert command[command.index("--sections") + 1] == "pairs,suite"
+    assert command[command.index("--out") + 1] == str(out)
+    assert command[-1] == "--more"
+    assert [(s["name"], s["state"]) for s in json.loads(out.read_text())["sections"]] == [("cases", "failed")]
+    resumed = Store(out, {"target": "", "emulated": True, "begun": 0.0, "seconds": 0.0})
+    resumed.resume()
+    assert resumed.head["target"] == "cuda:h200"
+    assert [s.name for s in resumed.sections] == ["cases"]
+
+
+def test_results_of_contestants_are_compared() -> None:
+    assert agree({"stitched": {"differs": 0.0}, "torch": {"differs": 1e-6}, "xla": {"failure": "absent"}}, 1e-3) is True
+    assert agree({"stitched": {"differs": 0.0}, "torch": {"differs": 0.1}}, 1e-3) is False
+    assert agree({"stitched": {"differs": 0.0}, "torch": {"differs": None}}, 1e-3) is False
+    assert agree({"stitched": {"differs": 0.0}}, 1e-3) is None
