@@ -201,6 +201,9 @@ def _settle(
         launch = choose_launch(names[k], kernel, need, parameters[k], report, target)
         if isinstance(launch, BuildFailure):
             return launch
+        if launch.blocks < need.blocks and launch_bounds(kernel, need, need.residency[item.tried[k]], target).once:
+            tried[k] += 1  # fewer blocks are resident than were asked for, and the text does one task a block
+            continue
         launches.append(launch)
     if tuple(tried) != item.tried:
         return replace(item, tried=tuple(tried))

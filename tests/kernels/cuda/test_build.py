@@ -162,6 +162,16 @@ def test_a_kernel_that_spills_gets_more_registers(monkeypatch: pytest.MonkeyPatc
     assert made.launches[0].report == GOOD
 
 
+def test_a_kernel_without_a_loop_gets_one_where_fewer_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler's cap and the occupancy rules might disagree; then tasks must not be lost."""
+    compiler = _Compiler({8: Report(72, 0, 0, 0), 4: GOOD})
+    [made] = _build(monkeypatch, compiler, [(row_sums(rows=8 * 108),)])
+    assert isinstance(made, BuiltCuda)
+    assert made.launches[0].blocks == 8 * 108
+    assert "__launch_bounds__(128, 4)" in made.source
+    assert "block += st_grid()" in made.source
+
+
 @pytest.mark.parametrize(("report", "code"), [(SPILLED, "spill"), (STACK, "stack")])
 def test_a_kernel_that_spills_at_any_cap_is_refused(monkeypatch: pytest.MonkeyPatch, report: Report, code: str) -> None:
     compiler = _Compiler(dict.fromkeys((8, 4, 2, 1), report))
