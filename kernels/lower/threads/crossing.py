@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from ...loops import (
-    Assign,
-    Declare,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    LoadPack,
-    Local,
-    Stmt,
-    Store,
-    StorePack,
-    locals_of,
-    statements,
-)
+from ...loops import Declare, For, If, Let, Load, Local, Stmt, Store, expressions, locals_of, statements
 from .elements import is_element_loop
 
 CROSSING = "w_"
@@ -53,25 +37,6 @@ def _used(loop: For) -> list[str]:
         for expr in expressions(statement):
             found.update((local.name, None) for local in locals_of(expr))
     return list(found)
-
-
-def expressions(statement: Stmt) -> Iterator[Expr]:
-    """The expressions of a statement, without those of its body."""
-    match statement:
-        case Let(_, value) | Assign(_, value):
-            yield value
-        case Store(_, offset, value):
-            yield offset
-            yield value
-        case If(condition):
-            yield condition
-        case For(_, start, stop):
-            yield start
-            yield stop
-        case LoadPack(_, _, offset) | StorePack(_, offset):
-            yield offset
-        case _:
-            pass
 
 
 def _rewrite(body: tuple[Stmt, ...], names: dict[str, Local], width: int) -> tuple[Stmt, ...]:
