@@ -167,6 +167,7 @@ def _parts(again: list[str]) -> list[Part]:
         Part("facts", 0.01, none, tools.facts),
         Part("cases", 0.17, cases.items, cases.run),
         Part("pairs", 0.17, pairs.items, pairs.run),
+        Part("occupancy", 0.01, subjects.suite_items, subjects.occupancy),
         Part("barrier", 0.04, micro.barrier_items, micro.barriers),
         Part("bandwidth", 0.06, micro.copy_items, micro.bandwidth),
         Part("suite", 0.30, subjects.suite_items, subjects.suite),

@@ -1,4 +1,4 @@
-"""Sections "suite" and "predicted": the suite against its peers, and the cost model against measured plans."""
+"""Sections "suite", "predicted" and "occupancy": the suite against its peers, our models against the device."""
 
 from __future__ import annotations
 
@@ -233,6 +233,24 @@ def _geomeans(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 if name != "stitched" and one.get(what) and ours.get(what):
                     ratios.setdefault(f"{name} {what}", []).append(one[what]["median"] / ours[what]["median"])
     return {name: math.exp(statistics.fmean(map(math.log, values))) for name, values in ratios.items()}
+
+
+# --- against the occupancy rules
+
+
+def occupancy(session: Session, section: Section) -> None:
+    """Blocks that a multiprocessor holds by our rules, by which grids with barriers are cut, and by the driver's."""
+    items = suite_items(session)
+    for item, built in zip(items, session.build(items), strict=True):
+        if isinstance(built, BuildFailure):
+            section.rows.append({"plan": item.name, "message": f"{built.stage}: {built.message}"})
+            continue
+        for launch, kernel in zip(built.launches, session.here().load(built), strict=True):
+            found = session.here().resident(kernel)
+            row = {"plan": item.name, "kernel": launch.symbol, "rules": launch.resident, "driver": found}
+            section.rows.append(row | {"ok": launch.resident <= found})
+    known = [(row["rules"], row["driver"]) for row in section.rows if "driver" in row]
+    section.summary = {"kernels": len(known), "equal": sum(a == b for a, b in known)}
 
 
 # --- against the cost model

@@ -240,6 +240,13 @@ class CupyDevice:
             self._functions[at] = handle
         return self._functions[at]
 
+    def resident(self, kernel: CupyKernel) -> int:
+        self._enter()
+        threads, shared = kernel.launch.threads, kernel.launch.shared_bytes
+        with self._errors(f"asking about {kernel.launch.symbol}"):
+            found: int = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.handle, threads, shared)
+        return found
+
     def prepare(self, kernel: CupyKernel, buffers: Sequence[Span], arguments: Sequence[int], barrier: int) -> Call:
         parameters = kernel.launch.parameters
         values = (ctypes.c_int64 * max(1, len(parameters)))()

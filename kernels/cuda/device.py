@@ -195,6 +195,9 @@ class Device(Protocol):
     def load(self, built: BuiltCuda) -> tuple[Kernel, ...]:
         """The kernels of a plan, one per launch, loaded once per image. Raises LaunchError when the device cannot."""
 
+    def resident(self, kernel: Kernel) -> int:
+        """Blocks of a loaded kernel that one multiprocessor holds at a time, as the device itself has it."""
+
     def prepare(self, kernel: Kernel, buffers: Sequence[Span], arguments: Sequence[int], barrier: int) -> Call:
         """Parameters by the positions that the kernel's Launch names; `barrier` is the address of its word."""
 

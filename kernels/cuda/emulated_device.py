@@ -155,6 +155,9 @@ class EmulatedDevice:
     def load(self, built: BuiltCuda) -> tuple[Kernel, ...]:
         return tuple(EmulatedKernel(built.image, launch) for launch in built.launches)
 
+    def resident(self, kernel: EmulatedKernel) -> int:
+        return kernel.launch.resident
+
     def prepare(self, kernel: EmulatedKernel, buffers: Sequence[Span], arguments: Sequence[int], barrier: int) -> Call:
         return EmulatedCall(kernel, tuple(buffers), tuple(arguments), barrier)
 

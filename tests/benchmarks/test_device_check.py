@@ -26,7 +26,7 @@ from tests.command_line import ROOT
 ABSENT = "sqlalchemy optuna pandas matplotlib click rich platformdirs pytest hypothesis cuda cupy".split()
 """What a machine with a GPU need not have (CuPy it must, but a dry run does without)."""
 
-SECTIONS = "facts cases pairs barrier bandwidth suite predicted sanitizer sectors".split()
+SECTIONS = "facts cases pairs occupancy barrier bandwidth suite predicted sanitizer sectors".split()
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")

@@ -149,6 +149,10 @@ class Driver:
     def funcSetAttribute(self, function: int, attribute: int, value: int) -> None:
         self._do("attribute", function, attribute, value)
 
+    def occupancyMaxActiveBlocksPerMultiprocessor(self, function: int, threads: int, shared: int) -> int:
+        assert (function, threads, shared) == (6, 128, 1024)
+        return 12
+
     def launchKernel(self, function: int, *rest: int) -> None:
         *shape, stream, pointers, extra = rest
         assert extra == 0
@@ -226,6 +230,11 @@ def result(device: CupyDevice, y: Any) -> list[float]:
     found = np.empty(3, np.float32)
     device.download(found, y.address, STREAM)
     return [float(v) for v in found]
+
+
+def test_the_driver_says_how_many_blocks_fit(driver: Driver, tmp_path: Path) -> None:
+    device = cupy_device(TARGET)
+    assert device.resident(loaded(device, tmp_path)) == 12
 
 
 def test_a_kernel_gets_its_parameters(driver: Driver, tmp_path: Path) -> None:
