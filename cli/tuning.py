@@ -165,14 +165,10 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
     unfused, best = _total(result.parts, "unfused"), _total(result.parts, "best")
     if unfused and best:
         options.echo(f"all subgraphs: {duration(unfused)} unfused, {duration(best)} stitched, {unfused / best:.2f}x")
-    lacking = sum(part.plan is None for part in result.parts)
     if not result.parts:
         options.echo("no subgraphs to tune: library ops do it all")
-    elif lacking and not result.interrupted:
-        options.echo(
-            f"{lacking} of {len(result.parts)} subgraphs were not measured "
-            f"in {result.seconds:.1f} s: give a larger --budget"
-        )
+    elif _lacking(result) and not result.interrupted:
+        options.echo(f"{_lacking(result)} measured in {result.seconds:.1f} s: give a larger --budget")
     elif result.measured == 0 and not result.interrupted:
         options.echo(f"plans found for all {len(result.parts)} subgraphs; nothing was measured")
     else:
@@ -187,6 +183,12 @@ def _print(name: str, bound: Mapping[str, int], result: TuneResult) -> None:
         )
 
 
+def _lacking(result: TuneResult) -> str:
+    """How many subgraphs the budget did not reach; "" when it reached all."""
+    without = sum(part.plan is None for part in result.parts)
+    return f"{without} of {len(result.parts)} subgraphs were not" if without else ""
+
+
 def _came_to(part: Part) -> str:
     if part.plan is None:
         return ", not measured"
@@ -199,7 +201,9 @@ def _print_predicted(result: TuneResult) -> None:
     """What to know of plans for a device that is not here: no speed-ups, which only measuring shows."""
     if result.predicted:
         options.echo(f"{result.predicted} plans predicted in {result.seconds:.1f} s")
-    elif not result.interrupted:
+    if _lacking(result) and not result.interrupted:
+        options.echo(f"{_lacking(result)} predicted in {result.seconds:.1f} s: give a larger --budget")
+    elif not result.predicted and not result.interrupted:
         options.echo(f"plans predicted before for all {len(result.parts)} subgraphs")
     if result.note:
         options.echo(f"not compiled, so the cost model alone ranks them: {result.note}")

@@ -175,6 +175,19 @@ def _listing(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:
     for value in listing.values:
         if listing.is_partial(value) and value not in listing.combines:
             yield Refusal("combine", f"the partial results of v{value} are never combined")
+    yield from _idle(sub, plan)
+
+
+def _idle(sub: Subgraph, plan: Plan) -> Iterator[Refusal]:
+    """A group that shares out an empty axis has no tasks, so nobody would store what lacks that axis."""
+    stored = {*sub.outputs, *(e.value for e in plan.edges if e.place in ("global", "alias"))}
+    for _, group, stage in locations(plan):
+        empty = {a for a, _ in group.parallel if not sub.extents[a]}
+        made = [(v, empty - set(sub.values[v].domain)) for v in stage.values if v in stored]
+        made += [(v, empty - set(sub.values[v].axes)) for v in stage.combine]
+        for value, lacking in made:
+            if lacking and sub.elements(value):
+                yield Refusal("parallel-axes", f"no task stores v{value}, which lacks the empty axis a{min(lacking)}")
 
 
 def _memory(sub: Subgraph, plan: Plan, target: Target, listing: Listing) -> Iterator[Refusal]:

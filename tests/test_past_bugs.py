@@ -15,9 +15,11 @@ from stitchtune.kernels.compile import BuildFailure, find_compiler
 from stitchtune.kernels.lower import lower
 from stitchtune.kernels.team import Team, build_runtime
 from stitchtune.search_space.coupling import all_pairs
+from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.legality import check
-from stitchtune.search_space.plan import Plan, Stage
+from stitchtune.search_space.plan import Group, Kernel, Phase, Plan, Stage
 from stitchtune.search_space.stitch import heuristic
+from stitchtune.search_space.target import Target
 
 from tests.differential.running import run_watched
 from tests.kernels.hand import Builder, edges, layer_norm, layer_norm_plan, one_group, softmax
@@ -83,3 +85,20 @@ def test_a_sum_of_transposed_exponentials_was_taken_for_a_softmax() -> None:
     turned = Read(power, (AxisVar(j), AxisVar(i)))
     assert list(all_pairs(b.subgraph(b.op("sum", (i,), turned, reduce=(j,))))) == []
     assert list(all_pairs(softmax(8, 8))) == [(1, 4)]
+
+
+@pytest.mark.parametrize("target", [TARGET, device_target("cuda:h200")], ids=["cpu", "cuda"])
+def test_what_lacks_an_empty_axis_that_was_shared_out_was_never_stored(target: Target) -> None:
+    b = Builder()
+    x, y = b.input(8), b.input(8, 0)
+    k, i, j = b.axes(8, 8, 0)
+    full, empty = b.op("neg", (k,), (x, (k,))), b.op("neg", (i, j), (y, (i, j)))
+    sub = b.subgraph(full, empty)
+    threads = 32 if target.kind == "cuda" else 1
+
+    def plan(axis: int) -> Plan:
+        group = Group(((axis, 1),), (Stage((full,), (k,)), Stage((empty,), (i, j))), threads=threads)
+        return Plan((Kernel((Phase((group,)),)),))
+
+    assert {r.code for r in check(sub, plan(j), target)} == {"parallel-axes"}
+    assert check(sub, plan(k), target) == ()

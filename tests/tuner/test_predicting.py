@@ -85,6 +85,13 @@ def test_plans_are_compiled_and_predicted_and_nothing_is_measured(graph: Path, c
     assert again.parts[0].standing.speedup is None
 
 
+def test_subgraphs_that_the_budget_did_not_reach_passed_for_predicted_before(graph: Path, tmp_path: Path) -> None:
+    done = CommandLine(tmp_path)("tune", graph, "--target", "cuda:a100", "--budget", 0, "--db", "p.db")
+    assert done.code == 0, done.err
+    assert "1 of 1 subgraphs were not predicted" in done.out
+    assert "predicted before" not in done.out
+
+
 @needs_nvrtc
 def test_predictions_are_marked_everywhere(graph: Path, tmp_path: Path) -> None:
     tune_py = CommandLine(tmp_path)
