@@ -16,6 +16,7 @@ Exit code 1 when a plan is refused or a kernel has a stack or spills.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from pathlib import Path
 from statistics import median
 
 from .. import pipeline
+from ..graphs.errors import StitchtuneError
 from ..graphs.partition import Component
 from ..graphs.subgraph import Subgraph
 from ..kernels.cuda.build import build_cuda
@@ -116,12 +118,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     given = parser.parse_args(arguments)
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for graph in given.graphs:
-            subs = subgraphs(graph)
-            for arch in given.arch.split(","):
-                rows.append(compile_graph(graph.stem, subs, arch, Path(folder) / "cache", given.jobs))
-                print(f"{graph.stem} {arch}: {rows[-1].seconds:.1f} s", file=sys.stderr)
+    try:
+        graphs = [(graph.stem, subgraphs(graph)) for graph in given.graphs]
+        with tempfile.TemporaryDirectory() as folder:
+            for (name, subs), arch in itertools.product(graphs, given.arch.split(",")):
+                rows.append(compile_graph(name, subs, arch, Path(folder) / "cache", given.jobs))
+                print(f"{name} {arch}: {rows[-1].seconds:.1f} s", file=sys.stderr)
+    except StitchtuneError as error:
+        parser.exit(2, f"error: {error}\n")
     if given.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:

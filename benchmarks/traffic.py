@@ -25,6 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..graphs.errors import StitchtuneError
 from ..search_space.devices import device_target
 from .emulation import Traffic, measure
 from .suite import SUITE, subject
@@ -39,8 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--csv", type=Path, help="write the table to this file")
     parser.add_argument("--cache", type=Path, help="folder of compiled kernels; by default a temporary one")
     given = parser.parse_args(arguments)
-    target = device_target(given.target)
-    chosen = [subject(n.strip()) for n in given.only.split(",")] if given.only else SUITE
+    try:
+        target = device_target(given.target)
+        chosen = [subject(n.strip()) for n in given.only.split(",")] if given.only else SUITE
+    except (StitchtuneError, KeyError) as error:
+        parser.exit(2, f"error: {error.args[0]}\n")
     rows: list[Traffic] = []
     with tempfile.TemporaryDirectory() as scratch:
         for one in chosen:
