@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernels.cuda.on_devices import shared_cache
+
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for compiled units, the emulator's runtime among them."""
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return folder
+    return shared_cache(tmp_path_factory)

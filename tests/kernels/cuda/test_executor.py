@@ -22,15 +22,10 @@ from stitchtune.kernels.library import LibraryError
 from stitchtune.search_space.stitch import heuristic, unfused
 
 from tests.graphs.onnx_models import make_model
-from tests.kernels.cuda.on_devices import DEVICES, Foreign, Spy, Tensor, device_of, fetched, put, shared_cache
+from tests.kernels.cuda.on_devices import DEVICES, Foreign, Spy, Tensor, device_of, fetched, put
 from tests.kernels.test_executor import agree, block, draw, node, read, reference, structure
 
 Array = NDArray[Any]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_cache(tmp_path_factory)
 
 
 @pytest.fixture(params=DEVICES)

@@ -24,16 +24,11 @@ from stitchtune.search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
 from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.search_space.target import Target
 
-from tests.kernels.cuda.on_devices import DEVICES, Foreign, Spy, Tensor, device_of, fetched, put, shared_cache
+from tests.kernels.cuda.on_devices import DEVICES, Foreign, Spy, Tensor, device_of, fetched, put
 from tests.kernels.hand import Builder
 from tests.kernels.test_launch import centred, reversed_sum
 
 Choose = Callable[[Subgraph, Target], Plan]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_cache(tmp_path_factory)
 
 
 @pytest.fixture(params=DEVICES)

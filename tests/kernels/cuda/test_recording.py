@@ -6,22 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import pytest
 from numpy.typing import NDArray
 from stitchtune.kernels.cuda.device import LaunchError
 from stitchtune.search_space.stitch import unfused
 
 from tests.graphs.onnx_models import make_model
-from tests.kernels.cuda.on_devices import Foreign, Spy, device_of, fetched, put, shared_cache
+from tests.kernels.cuda.on_devices import Foreign, Spy, device_of, fetched, put
 from tests.kernels.cuda.test_executor import compiled
 from tests.kernels.test_executor import agree, draw, node, read, reference
 
 Array = NDArray[Any]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_cache(tmp_path_factory)
 
 
 def three_kernels() -> tuple[onnx.ModelProto, dict[str, Array]]:
