@@ -23,7 +23,6 @@ H200 = DriverDevice(
     name="NVIDIA H200",
     memory=150_754_820_096,
     driver=12080,
-    max_block_threads=1024,
     processors=132,
     cache_bytes=62_914_560,
     resident_threads=2048,
@@ -31,7 +30,6 @@ H200 = DriverDevice(
     minor=0,
     shared_bytes=233_472,
     registers=65_536,
-    cooperative=1,
     block_bytes=232_448,
     resident_blocks=32,
 )

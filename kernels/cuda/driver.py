@@ -21,7 +21,6 @@ _ASK_SECONDS = 30
 
 # CUdevice_attribute, from cuda.h
 _ATTRIBUTES = {
-    "max_block_threads": 1,
     "processors": 16,
     "cache_bytes": 38,
     "resident_threads": 39,
@@ -29,7 +28,6 @@ _ATTRIBUTES = {
     "minor": 76,
     "shared_bytes": 81,
     "registers": 82,
-    "cooperative": 95,
     "block_bytes": 97,
     "resident_blocks": 106,
 }
@@ -46,7 +44,6 @@ class DriverDevice:
     name: str
     memory: int
     driver: int
-    max_block_threads: int
     processors: int
     cache_bytes: int
     resident_threads: int
@@ -54,7 +51,6 @@ class DriverDevice:
     minor: int
     shared_bytes: int
     registers: int
-    cooperative: int
     block_bytes: int
     resident_blocks: int
 
