@@ -104,7 +104,7 @@ def _group(group: GroupProgram, function: str, known: dict[str, Array]) -> str:
     text = _Text(arrays)
     body = list(text.block(group.body, 2))
     head = [
-        f"{_vector(group.vector_bytes)}ST_GROUP",
+        f"{'ST_MASKED ' if text.masked else ''}{_vector(group.vector_bytes)}ST_GROUP",
         f"{function}({_SIGNATURE}, int64_t first, int64_t last) {{",
         "  (void)buffers; (void)args; (void)block;",
     ]
@@ -137,6 +137,7 @@ class _Text:
         self.arguments: set[int] = set()
         self.hidden: set[int] = set()
         self.streams = False
+        self.masked = False
         self.written: set[str] = set()
 
     # --- expressions
@@ -172,6 +173,7 @@ class _Text:
             element = f"({element} != 0)"
         if mask is None:
             return element
+        self.masked = True
         return f"({self.expr(mask)} ? {element} : {SCALAR[DType.F32 if dtype.is_low_precision else dtype]}(0))"
 
     def _touch(self, array: str) -> DType:

@@ -13,8 +13,12 @@ typedef __UINT64_TYPE__ uint64_t;
 // its addresses into integers; noipa keeps it from looking.
 #if defined(__clang__)
 #define ST_GROUP static __attribute__((noinline)) void
+#define ST_MASKED
 #else
 #define ST_GROUP static __attribute__((noipa)) void
+// A group that loads under masks. In a loop that the address of a masked load does not depend on, g++ 12's choice of
+// induction variables gives it the address of a neighbouring load that does.
+#define ST_MASKED __attribute__((optimize("no-ivopts")))
 #endif
 #if defined(__x86_64__) && !defined(__clang__)
 #define ST_VECTOR(bits) __attribute__((target("prefer-vector-width=" #bits)))
