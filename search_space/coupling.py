@@ -89,11 +89,12 @@ def _is_moments(sub: Subgraph, first: int, second: int) -> bool:
     if shifted is None or shifted[0] != data:
         return False
     count = math.prod(sub.extents[a] for a in sub.values[first].reduce)
+    digits = 1e-15 if sub.values[first].dtype is DType.F64 else 1e-6  # an exporter may have rounded it to float32
     for op, factor in (("mul", 1 / max(count, 1)), ("div", count)):
         scaled = _operand(sub, shifted[1].value, op, 2)
         if scaled is None or scaled[0].value != first:
             continue
         constant = sub.values[scaled[1].value].attr("value") if sub.values[scaled[1].value].op == "const" else None
-        if isinstance(constant, int | float) and math.isclose(constant, factor, rel_tol=1e-6):
+        if isinstance(constant, int | float) and math.isclose(constant, factor, rel_tol=digits):
             return True
     return False

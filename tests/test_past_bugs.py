@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stitchtune.graphs.dtypes import DType
-from stitchtune.graphs.subgraph import AxisVar, Read, Subgraph
+from stitchtune.graphs.subgraph import AxisVar, Bound, Int, Read, Subgraph, Sum
 from stitchtune.graphs.tolerance import check_outputs
 from stitchtune.kernels.build import BuiltPlan, build_plans
 from stitchtune.kernels.compile import BuildFailure, find_compiler
@@ -102,3 +102,33 @@ def test_what_lacks_an_empty_axis_that_was_shared_out_was_never_stored(target: T
 
     assert {r.code for r in check(sub, plan(j), target)} == {"parallel-axes"}
     assert check(sub, plan(k), target) == ()
+
+
+def test_masked_load_at_the_address_of_another(tmp_path: Path) -> None:
+    """g++ 12: the padded read of row 0 took its address from the read of every row beside it."""
+    b = Builder(DType.I16)
+    x = b.input(3, 31)
+    i, j = b.axes(3, 31)
+    right = Sum(((1, AxisVar(j)), (1, Int(1))))
+    padded = Read(x, (Int(0), right), (Bound(right, b.values[x].axes[1]),), 2)
+    copied = b.op("copy", (i, j), (x, (i, j)))
+    added = b.op("add", (i, j), copied, padded)
+    sub = b.subgraph(copied, added)
+    stage = Stage((copied, added), (i, j), vector=j, width=32)
+    plan = Plan(one_group([(i, 3), (j, 16)], stage), edges(v1_2="register"))
+    assert not check(sub, plan, TARGET)
+    assert_right(sub, plan, tmp_path)
+
+
+def test_mean_of_a_rounded_share_is_no_mean_in_float64() -> None:
+    """1/3 as a float32 times the sum is not the mean that Welford's pass computes, to float64's digits."""
+    rounded = float(np.float32(1 / 3))
+    for dtype, share, pairs in ((DType.F64, rounded, 0), (DType.F64, 1 / 3, 1), (DType.F32, rounded, 1)):
+        b = Builder(dtype)
+        x, factor = b.input(4, 3), b.const(share)
+        i, j = b.axes(4, 3)
+        total = b.op("sum", (i,), (x, (i, j)), reduce=(j,))
+        centred = b.op("sub", (i, j), (x, (i, j)), b.op("mul", (i,), total, factor))
+        squared = b.op("mul", (i, j), centred, centred)
+        sub = b.subgraph(b.op("sum", (i,), squared, reduce=(j,)))
+        assert len(list(all_pairs(sub))) == pairs
