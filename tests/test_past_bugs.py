@@ -12,6 +12,7 @@ from stitchtune.graphs.subgraph import AxisVar, Bound, Int, Read, Subgraph, Sum
 from stitchtune.graphs.tolerance import check_outputs
 from stitchtune.kernels.build import BuiltPlan, build_plans
 from stitchtune.kernels.compile import BuildFailure, find_compiler
+from stitchtune.kernels.cuda.emulator.emulate import build_emulated
 from stitchtune.kernels.lower import lower
 from stitchtune.kernels.team import Team, build_runtime
 from stitchtune.search_space.coupling import all_pairs
@@ -132,3 +133,17 @@ def test_mean_of_a_rounded_share_is_no_mean_in_float64() -> None:
         squared = b.op("mul", (i, j), centred, centred)
         sub = b.subgraph(b.op("sum", (i,), squared, reduce=(j,)))
         assert len(list(all_pairs(sub))) == pairs
+
+
+@needs_compiler
+def test_the_emulator_took_more_parameters_than_a_kernel_may_have(tmp_path: Path) -> None:
+    b = Builder()
+    inputs = [b.input(4) for _ in range(520)]
+    (i,) = b.axes(4)
+    total = b.op("add", (i,), (inputs[0], (i,)), (inputs[1], (i,)))
+    for x in inputs[2:]:
+        total = b.op("add", (i,), total, (x, (i,)))
+    sub, target = b.subgraph(total), device_target("cuda:h200")
+    [made] = build_emulated([(sub, heuristic(sub, target))], target, precision="strict", cache=tmp_path)
+    assert isinstance(made, BuildFailure)
+    assert made.stage == "parameters"

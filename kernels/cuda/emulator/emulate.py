@@ -16,7 +16,7 @@ from ....search_space.target import Target
 from ...compile import Artifact, BuildFailure, compile_units, find_compiler
 from ...loops import LoopKernel, evaluate
 from ...lower import lower
-from ..build import virtual_blocks
+from ..build import PARAMETER_BYTES, virtual_blocks
 from ..built import BuiltCuda, Launch
 from ..emit import Bounds, emit
 from ..occupancy import resident_blocks
@@ -94,10 +94,20 @@ def build_emulated(
             )
             match artifact:
                 case Artifact(library, _):
-                    built.append(BuiltCuda(*items[i], lowered[i], library, launches, text.source, aligned))
+                    made_of = BuiltCuda(*items[i], lowered[i], library, launches, text.source, aligned)
+                    built.append(_refused(launches) or made_of)
                 case BuildFailure():
                     built.append(artifact)
     return built
+
+
+def _refused(launches: Sequence[Launch]) -> BuildFailure | None:
+    """What `build_cuda` refuses whatever the compiler says of registers; callers then take another plan."""
+    for launch in launches:
+        size = 8 * len(launch.parameters)
+        if size > PARAMETER_BYTES:
+            return BuildFailure("parameters", f"{launch.symbol} takes {size} bytes, {PARAMETER_BYTES} are allowed")
+    return None
 
 
 _NO_COMPILER = BuildFailure("compiler", "no C++ compiler works here: install g++ or clang++")
