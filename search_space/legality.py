@@ -184,7 +184,7 @@ def _idle(sub: Subgraph, plan: Plan) -> Iterator[Refusal]:
     for _, group, stage in locations(plan):
         empty = {a for a, _ in group.parallel if not sub.extents[a]}
         made = [(v, empty - set(sub.values[v].domain)) for v in stage.values if v in stored]
-        made += [(v, empty - set(sub.values[v].axes)) for v in stage.combine]
+        made += [(v, empty - set(sub.values[v].axes)) for v in stage.combine if v in stored]
         for value, lacking in made:
             if lacking and sub.elements(value):
                 yield Refusal("parallel-axes", f"no task stores v{value}, which lacks the empty axis a{min(lacking)}")

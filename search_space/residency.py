@@ -87,7 +87,7 @@ class Keeper:
 
         An input is loaded by one group at most; others read it from device memory.
         """
-        for value in self.sub.inputs:
+        for value in inputs_read(self.sub, self.group, self.reads):
             if not is_loaded(edges, value):
                 edges = self._input(edges, value)
         return tuple(sorted(edges, key=lambda e: (e.value, e.consumer)))
@@ -158,6 +158,12 @@ def unload(group: GroupDraft, value: int) -> None:
     for stage in group.stages:
         stage.inputs.pop(value, None)
     group.stages[:] = [s for s in group.stages if s.members or s.combine or s.inputs]
+
+
+def inputs_read(sub: Subgraph, group: GroupDraft, reads: Sites) -> list[int]:
+    """The inputs that are read in the group: few, where many kernels share out hundreds."""
+    found = {source for (source, _), accesses in reads.items() if any(group.stage_of(a.root) >= 0 for a in accesses)}
+    return [v for v in sub.inputs if v in found]
 
 
 def loadable(

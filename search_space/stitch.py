@@ -28,7 +28,13 @@ SERIAL_WORK = 30_000
 
 
 def heuristic(sub: Subgraph, target: Target) -> Plan:
-    """The plan that needs no search: stitch as much as locality allows, into one kernel."""
+    """The plan that needs no search: stitch as much as locality allows, into one kernel.
+
+    On CUDA a subgraph with an empty axis, which moves next to nothing, is left unfused: a stitched group that shares
+    the axis out would have no tasks, and store nothing of what lacks it.
+    """
+    if target.kind == "cuda" and not all(sub.domain_size(v) for v in sub.computed):
+        return unfused(sub, target)
     return build(sub, target, default)
 
 

@@ -11,7 +11,7 @@ from .draft import Context, GroupDraft, StageDraft
 from .knobs import Ask, Knob
 from .lanes import pack_lanes, widest_access
 from .plan import Edge
-from .residency import Sites, is_loaded, loadable
+from .residency import Sites, inputs_read, is_loaded, loadable
 from .shared_memory import group_bytes
 from .staging import moving, touched
 
@@ -40,7 +40,7 @@ def tile_inputs(
     context: Context, group: GroupDraft, reads: Sites, edges: tuple[Edge, ...], ask: Ask
 ) -> tuple[Edge, ...]:
     """Loads inputs that cross the vector axis of the first stage that reads them through padded tiles."""
-    for value in context.sub.inputs:
+    for value in inputs_read(context.sub, group, reads):
         found = loadable(context.sub, group, reads, value)
         if found is None or is_loaded(edges, value):
             continue

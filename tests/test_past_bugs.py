@@ -15,17 +15,20 @@ from stitchtune.kernels.compile import BuildFailure, find_compiler
 from stitchtune.kernels.cuda.emulator.emulate import build_emulated
 from stitchtune.kernels.lower import lower
 from stitchtune.kernels.team import Team, build_runtime
+from stitchtune.search_space import residency, transposing
 from stitchtune.search_space.coupling import all_pairs
 from stitchtune.search_space.devices import device_target
+from stitchtune.search_space.draft import GroupDraft
 from stitchtune.search_space.legality import check
 from stitchtune.search_space.plan import Group, Kernel, Phase, Plan, Stage
-from stitchtune.search_space.stitch import heuristic
+from stitchtune.search_space.residency import Sites
+from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.search_space.target import Target
 
 from tests.differential.running import run_watched
 from tests.kernels.hand import Builder, edges, layer_norm, layer_norm_plan, one_group, softmax
 from tests.random_subgraphs import random_subgraph
-from tests.search_space.samples import TARGET
+from tests.search_space.samples import TARGET, outer_difference
 
 
 def assert_right(sub: Subgraph, plan: Plan, folder: Path, precision: str = "strict") -> None:
@@ -147,3 +150,28 @@ def test_the_emulator_took_more_parameters_than_a_kernel_may_have(tmp_path: Path
     [made] = build_emulated([(sub, heuristic(sub, target))], target, precision="strict", cache=tmp_path)
     assert isinstance(made, BuildFailure)
     assert made.stage == "parameters"
+
+
+def test_every_kernel_of_an_unfused_cuda_plan_looked_at_the_inputs_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """600 additions took 600 * 600 * 1200 steps."""
+    b = Builder()
+    inputs = [b.input(4) for _ in range(50)]
+    (i,) = b.axes(4)
+    total = b.op("neg", (i,), (inputs[0], (i,)))
+    for x in inputs[1:]:
+        total = b.op("add", (i,), total, (x, (i,)))
+    asked: list[int] = []
+
+    def counting(sub: Subgraph, group: GroupDraft, reads: Sites, value: int) -> None:
+        asked.append(value)
+
+    monkeypatch.setattr(residency, "loadable", counting)
+    monkeypatch.setattr(transposing, "loadable", counting)
+    unfused(b.subgraph(total), device_target("cuda:h200"))
+    assert sorted(asked) == sorted([*inputs, *inputs])
+
+
+def test_an_output_was_combined_only_by_a_group_without_tasks() -> None:
+    """The sums over an empty axis are an output, and read by values along that axis."""
+    sub, target = replace(outer_difference(5, 0), outputs=(4, 5)), device_target("cuda:h200")
+    assert check(sub, heuristic(sub, target), target) == ()
