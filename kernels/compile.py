@@ -34,6 +34,7 @@ BASE_FLAGS = (
     "-O3",
     "-fPIC",
     "-shared",
+    "-fno-tree-vectorize",
     "-fopenmp-simd",
     "-ffp-contract=off",
     "-fno-math-errno",
@@ -41,7 +42,8 @@ BASE_FLAGS = (
     "-fno-semantic-interposition",
 )
 """Without -ffast-math: NaN, infinities, signed zeros and subnormals keep their meaning, and nothing is reassociated.
-No contraction to fused multiply-add, so that a result does not depend on which loop computed it."""
+No contraction to fused multiply-add, so that a result does not depend on which loop computed it. Loops that the plan
+vectorizes say so (omp simd); g++ 12 takes no others, since it got outer loops and jammed ones wrong when it did."""
 
 TIMEOUT_S = 120
 

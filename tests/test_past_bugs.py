@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from stitchtune.graphs.dtypes import DType
-from stitchtune.graphs.subgraph import AxisVar, Bound, Int, Read, Subgraph, Sum
+from stitchtune.graphs.subgraph import AxisVar, Bound, Int, Mod, Read, Slot, Subgraph, Sum, Value
 from stitchtune.graphs.tolerance import check_outputs
 from stitchtune.kernels.build import BuiltPlan, build_plans
 from stitchtune.kernels.compile import BuildFailure, find_compiler
@@ -37,7 +39,12 @@ def assert_right(sub: Subgraph, plan: Plan, folder: Path, precision: str = "stri
     [built] = build_plans([(sub, plan)], TARGET, precision=precision, cache=folder)
     assert isinstance(built, BuiltPlan), built
     rng = np.random.default_rng(3)
-    inputs = [rng.standard_normal(sub.shape(v)).astype(sub.values[v].dtype.numpy) for v in sub.inputs]
+
+    def drawn(value: Value, shape: tuple[int, ...]) -> NDArray[Any]:
+        array = rng.standard_normal(shape) if value.dtype.is_float else rng.integers(0, 100, shape)
+        return array.astype(value.dtype.numpy)
+
+    inputs = [drawn(sub.values[v], sub.shape(v)) for v in sub.inputs]
     result = check_outputs(sub, inputs, run_watched(built, inputs, Team(runtime, 2)), precision)  # type: ignore[arg-type]
     assert result.ok, result.message
 
@@ -175,3 +182,31 @@ def test_an_output_was_combined_only_by_a_group_without_tasks() -> None:
     """The sums over an empty axis are an output, and read by values along that axis."""
     sub, target = replace(outer_difference(5, 0), outputs=(4, 5)), device_target("cuda:h200")
     assert check(sub, heuristic(sub, target), target) == ()
+
+
+@needs_compiler
+def test_jammed_maxima_were_all_the_greatest_of_them(tmp_path: Path) -> None:
+    """g++ 12 vectorized a loop that the plan does not: four rows' maxima became one beside the minima of columns."""
+    b = Builder(DType.U16)
+    x = b.input(7)
+    i, j = b.axes(33, 31)
+    copied = b.op("copy", (i, j), Read(x, (Mod(AxisVar(i), 7),)))
+    sub = b.subgraph(b.op("min", (j,), copied, reduce=(i,)), b.op("max", (i,), copied, reduce=(j,)))
+    stage = Stage(sub.outputs, (i, j), unroll=((i, 4),))
+    plan = Plan(one_group([], stage), edges(v1_2="inline", v1_3="inline"))
+    assert not check(sub, plan, TARGET)
+    assert_right(sub, plan, tmp_path)
+
+
+@needs_compiler
+def test_outer_loop_over_masked_loads_stored_some_of_them_elsewhere(tmp_path: Path) -> None:
+    """g++ 12 unrolled the inner loop of a padding without a vector axis, and vectorized the outer one."""
+    b = Builder(DType.I8)
+    x = b.input(32, 12)
+    i, j = b.axes(32, 12)
+    down, left = (Sum(((1, AxisVar(a)), (1, Slot(k)))) for k, a in enumerate((i, j)))
+    where = tuple(Bound(at, axis) for at, axis in zip((down, left), b.values[x].axes, strict=True))
+    sub = b.subgraph(b.op("copy", (i, j), Read(x, (down, left), where, 4)), slots=(1, -1))
+    plan = Plan(one_group([(i, 5), (j, 12)], Stage(sub.outputs, (i, j))))
+    assert not check(sub, plan, TARGET)
+    assert_right(sub, plan, tmp_path)
