@@ -35,6 +35,7 @@ BASE_FLAGS = (
     "-fPIC",
     "-shared",
     "-fno-tree-vectorize",
+    "-ftree-slp-vectorize",
     "-fopenmp-simd",
     "-ffp-contract=off",
     "-fno-math-errno",
