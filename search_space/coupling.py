@@ -37,8 +37,12 @@ def pairs(plan: Plan) -> dict[int, int]:
     return {r.coupled: r.value for r in plan.reductions if r.coupled >= 0}
 
 
-def check_pairs(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal]:
-    """Reasons why reductions cannot run beside each other."""
+def check_pairs(sub: Subgraph, plan: Plan, listing: Listing, *, cuda: bool = False) -> Iterator[Refusal]:
+    """Reasons why reductions cannot run beside each other.
+
+    On CUDA they may be split over tasks: these store their common accumulator, and each stage that combines one of
+    them combines both.
+    """
     coupled = [(r.coupled, r.value) for r in plan.reductions if r.coupled >= 0]
     members = [v for pair in coupled for v in pair]
     if len(set(members)) != len(members):
@@ -50,8 +54,10 @@ def check_pairs(sub: Subgraph, plan: Plan, listing: Listing) -> Iterator[Refusal
             yield Refusal("coupled", f"{name}: no pair that one pass can compute")
         elif listing.values.get(first) != listing.values.get(second):
             yield Refusal("coupled", f"{name}: not in one stage")
-        elif listing.is_partial(first):
+        elif listing.is_partial(first) and not cuda:
             yield Refusal("coupled", f"{name}: split over tasks")
+        elif listing.combines.get(first) != listing.combines.get(second):
+            yield Refusal("coupled", f"{name}: not combined in the same stages")
 
 
 def all_pairs(sub: Subgraph) -> Iterator[tuple[int, int]]:

@@ -39,6 +39,7 @@ class GroupDraft:
     partial  members whose reduction runs over a parallel axis: every task leaves a partial result
     combine  reductions of earlier phases that this group's tasks combine before they use them
     coupled  reductions that run beside another one in one pass: the second to the first (CUDA)
+    joined   such pairs that are split over tasks and leave common partial results, which are made or combined here
     row      threads that share one row (CUDA)
     narrow   how many times narrower than possible accesses are (CUDA)
     layouts  order of axes and padding of values in block memory, where they are not kept as they are (CUDA)
@@ -53,6 +54,7 @@ class GroupDraft:
     stages: list[StageDraft] = field(default_factory=list)
     tiles: dict[int, int] = field(default_factory=dict)
     coupled: dict[int, int] = field(default_factory=dict)
+    joined: dict[int, int] = field(default_factory=dict)
     threads: int = 1
     row: int = 1
     narrow: int = 1

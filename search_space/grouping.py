@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from .coupling import pair_kind
 from .draft import Context, GroupDraft
 from .knobs import Ask, Knob
 from .staging import storage_order
@@ -63,8 +64,12 @@ class _Placement:
         self.home: dict[int, GroupDraft] = {}
         self.elected: dict[int, int] = {}
         """Partial reductions that one group combines for everybody: value -> phase of that group."""
+        self.partner: dict[int, int] = {}
+        """Split reductions that one pass computes, each to the other."""
 
     def add(self, anchor: int) -> None:
+        if self._couple(anchor):
+            return
         dependencies = self.context.dependencies(anchor)
         earliest = 0
         for access in dependencies:
@@ -86,6 +91,39 @@ class _Placement:
         group = GroupDraft(label=str(anchor), phase=phase, parallel=parallel)
         self.groups.append(group)
         self._join(anchor, group)
+
+    def _couple(self, anchor: int) -> bool:
+        """Splits a reduction over tasks beside the one that it reads, in one pass, where that is possible and wanted.
+
+        It saves a grid barrier, and reading again what the tasks cannot keep.
+        """
+        sub = self.context.sub
+        if not self.context.is_cuda or not self.context.is_reduction(anchor):
+            return False
+        for first, home in self.home.items():
+            if first not in home.partial or first in self.partner or not pair_kind(sub, first, anchor):
+                continue
+            if not self.ask(Knob(f"couple.{anchor}", (False, True), True)):
+                continue
+            self.partner |= {first: anchor, anchor: first}
+            home.members.append(anchor)
+            home.partial.add(anchor)
+            self.home[anchor] = home
+            home.joined[anchor] = first
+            if first in self.elected:
+                self.elected[anchor] = self.elected[first]
+            for group in self.groups:
+                if first in group.combine:
+                    self._combine(group, anchor)
+            return True
+        return False
+
+    def _combine(self, group: GroupDraft, value: int) -> None:
+        """Has `group` combine the partial results of `value`, and of the other one of its pair."""
+        both = sorted({value, self.partner.get(value, value)})
+        group.combine.extend(v for v in both if v not in group.combine)
+        if len(both) > 1:
+            group.joined[both[1]] = both[0]
 
     def _ready(self, value: int, *, remote: bool) -> int:
         """The first phase that can read `value`: its own (same group) or, `remote`, the one after."""
@@ -174,8 +212,8 @@ class _Placement:
         else:
             group = GroupDraft(label=f"{value}c", phase=home.phase + 1, parallel=axes)
             self.groups.append(group)
-        group.combine.append(value)
-        self.elected[value] = group.phase
+        self._combine(group, value)
+        self.elected |= dict.fromkeys((value, self.partner.get(value, value)), group.phase)
 
     def _shares(self, anchor: int, group: GroupDraft) -> bool:
         """True when the anchor reads a tensor or a value that the group reads too, or one that the group makes."""
@@ -194,8 +232,8 @@ class _Placement:
             group.partial.add(anchor)
         for access in self.context.dependencies(anchor):
             partial = access.value in self.home[access.value].partial
-            if partial and access.value not in self.elected and access.value not in group.combine:
-                group.combine.append(access.value)
+            if partial and access.value not in self.elected:
+                self._combine(group, access.value)
 
     def _parts(self, partial: int) -> int:
         """About how many parts a split reduction has."""
@@ -288,6 +326,7 @@ class _Placement:
         combined = {v for g in self.groups for v in g.combine}
         for group in list(self.groups):
             for value in sorted(group.partial - combined):
-                self._elect(value)
+                if value not in self.elected:
+                    self._elect(value)
         phases = sorted({g.phase for g in self.groups})
         return [[g for g in self.groups if g.phase == p] for p in phases]

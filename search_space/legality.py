@@ -40,7 +40,7 @@ def check(sub: Subgraph, plan: Plan, target: Target) -> tuple[Refusal, ...]:
         return form
     listing = locate(sub, plan)
     found = list(_listing(sub, plan, listing))
-    found.extend(check_pairs(sub, plan, listing))
+    found.extend(check_pairs(sub, plan, listing, cuda=cuda))
     if found:
         return tuple(found)
     found.extend(check_edges(sub, plan, listing, cuda=cuda))

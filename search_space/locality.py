@@ -26,6 +26,7 @@ def check_edges(sub: Subgraph, plan: Plan, listing: Listing, *, cuda: bool = Fal
         yield Refusal("edge", "two places for one edge")
         return
     used: set[tuple[int, int]] = set()
+    evaluated: set[tuple[int, int]] = set()
     beside = frozenset(pairs(plan).values())
     finals: dict[int, int] = {}
 
@@ -42,6 +43,7 @@ def check_edges(sub: Subgraph, plan: Plan, listing: Listing, *, cuda: bool = Fal
             used.add((access.value, access.reader))
             if root in beside:
                 continue  # computed beside its partner, from what that one reads
+            evaluated.add((access.value, access.reader))
             if place is None:
                 yield Refusal("edge", f"no place for v{access.value} in v{access.reader}")
                 continue
@@ -61,6 +63,9 @@ def check_edges(sub: Subgraph, plan: Plan, listing: Listing, *, cuda: bool = Fal
             finals[root] = final
     for value, reader in edges.keys() - used:
         yield Refusal("edge", f"v{value} in v{reader}: nothing evaluates this edge")
+    for value, reader in sorted(used - evaluated):
+        if edges.get((value, reader), "inline") not in ("inline", "global"):
+            yield Refusal("edge", f"v{value} in v{reader}: kept on chip for a reduction that runs beside another one")
     yield from check_aliases(sub, plan, listing)
 
 

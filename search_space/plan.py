@@ -112,7 +112,8 @@ class Reduction:
     accumulators  independent accumulators per lane of the vector loop (hides latency; combined in a fixed order); on
                   CUDA a thread has one for each element of its step, and this unrolls the loop over steps
     coupled       the value number of the reduction this one runs beside in one pass (Welford for sum((x-mean)^2) with
-                  its mean, running max for sum(exp(x-max))); -1: multi-pass.
+                  its mean, running max for sum(exp(x-max))); -1: multi-pass. Split (CUDA): their partial results are
+                  the common accumulator's components, and each stage that combines one of them combines both.
     """
 
     value: int

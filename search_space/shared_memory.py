@@ -20,6 +20,9 @@ WARP = 32
 FOLD = -1
 """Stands for the scratch of folds across warps, beside value numbers."""
 
+PAIR = 5
+"""Most components of what two coupled reductions accumulate together."""
+
 FOLD_BUFFERS = 2
 """Arrays that folds take in turn, so that one synchronisation a fold is enough."""
 
@@ -59,7 +62,7 @@ def group_bytes(sub: Subgraph, group: GroupDraft, edges: Iterable[Edge]) -> dict
         axes.update(stage.inputs)
     layouts = {v: group.layouts.get(v, (axes[v], 0)) for v in sorted(stored & set(axes))}
     sizes = {v: tile_bytes(sub, v, order, lambda a: group.trip(sub, a), pad) for v, (order, pad) in layouts.items()}
-    coupled = frozenset({*group.coupled, *group.coupled.values()})
+    coupled = frozenset(v for pairs in (group.coupled, group.joined) for pair in pairs.items() for v in pair)
     folds = fold_bytes(sub, group.threads, ((s, s.members) for s in group.stages), coupled)
     return {**sizes, FOLD: folds} if folds else sizes
 
@@ -72,12 +75,12 @@ def fold_bytes(
 ) -> int:
     """What folds across warps take in a group; `stages` come with the values that they compute.
 
-    `coupled`: reductions that belong to a pair, whose common accumulator has up to four components.
+    `coupled`: reductions that belong to a pair, whose common accumulator has up to `PAIR` components.
     """
     needs: dict[tuple[DType, int], int] = {}
 
     def need(value: int, elements: int) -> None:
-        kinds = _components(sub, value) * (4 if value in coupled else 1)
+        kinds = [_computing(sub.values[value].dtype)] * PAIR if value in coupled else _components(sub, value)
         for k, dtype in enumerate(kinds):
             needs[dtype, k] = max(needs.get((dtype, k), 0), elements)
 

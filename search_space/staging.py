@@ -38,8 +38,12 @@ def form_stages(context: Context, group: GroupDraft, ask: Ask) -> None:
 def _couples(context: Context, group: GroupDraft, member: int, ask: Ask) -> bool:
     """Lists a reduction in the stage of one that the same pass over the data can compute, where the answers say so.
 
-    Rows that do not stay on chip are read once less. Offered on CUDA; reductions split over tasks cannot be coupled.
+    Rows that do not stay on chip are read once less. Offered on CUDA; grouping decides on reductions split over tasks.
     """
+    if member in group.joined:
+        group.coupled[member] = group.joined[member]
+        group.stages[group.stage_of(group.joined[member])].members.append(member)
+        return True
     if not context.is_cuda or not context.is_reduction(member) or member in group.partial:
         return False
     taken = {*group.coupled, *group.coupled.values(), *group.partial}

@@ -79,7 +79,7 @@ def _fold_bytes(seen: View, shares: Shares) -> float:
         within, beyond = shares.folded(value.reduce)
         if beyond > 1:
             several = shares.stage.width if shares.stage.vector in value.axes else 1
-            pair = value.op in ("argmax", "argmin") or seen.plan.reduction(root).coupled >= 0
+            pair = value.op in ("argmax", "argmin") or root in seen.beside
             size = max(WORD, value.dtype.size) * (2 if pair else 1)
             most = max(most, shares.group.threads / within * several * size)
     return most

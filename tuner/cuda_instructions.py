@@ -51,8 +51,9 @@ ACCESS, LOOP, LOOKUP = 2.0, 3.0, 6.0
 ROUNDING = 2.0
 """Instructions that round a result to half precision and widen it again."""
 
-COUPLED = 12.0
-"""Instructions that a coupled reduction adds to each element (rescaling, Welford's division)."""
+COUPLED: dict[str, tuple[float, float]] = {"max": (18, 1), "sum": (30, 1)}
+"""Instructions and special functions that a coupled reduction adds to each element, by the first of its pair: the
+exponential that rescales; Welford's division, and what keeps the mean exact."""
 
 UNROLLED, LONG_BODY = 4, 64
 """Steps of an innermost loop that the compiler unrolls without being told (seen in CUDA 13's PTX); half as many when an
@@ -81,8 +82,10 @@ def instructions(view: View, shares: Shares) -> Instructions:
             continue
         counted = _operator(view.sub, shares, root, frozenset(value.domain))
         total, special = total + counted[0], special + counted[1]
-        if view.plan.reduction(root).coupled >= 0:
-            total += COUPLED * _points(shares, frozenset(value.domain))
+        if root in view.beside:
+            more = COUPLED[view.sub.values[view.beside[root]].op]
+            points = _points(shares, frozenset(value.domain))
+            total, special = total + more[0] * points, special + more[1] * points
         for access, _, share in weighed(view, shares, root):
             source = view.sub.values[access.value]
             if source.op == "const" or (access.value, access.index) in done:

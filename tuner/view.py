@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ..graphs.primitives import PRIMITIVES
 from ..graphs.subgraph import AxisVar, Index, Mod, Subgraph, Sum
 from ..search_space.access import Access, walk
+from ..search_space.coupling import pairs
 from ..search_space.plan import Place, Plan
 from ..search_space.target import DeviceModel
 
@@ -29,15 +30,20 @@ class View:
     rates: Mapping[str, float]
     kept: frozenset[int] = field(default=frozenset())
     """Values that some consumer reads from memory."""
+    beside: Mapping[int, int] = field(default_factory=dict)
+    """Reductions that run beside another one in one pass: the second to the first."""
     _walks: dict[int, tuple[Access, ...]] = field(default_factory=dict, compare=False)
 
     def inlined(self, value: int, reader: int) -> bool:
         return self.places.get((value, reader)) == "inline"
 
     def walk(self, root: int) -> tuple[Access, ...]:
-        """Every access that evaluating `root` performs, those to what is inlined into it too."""
+        """Every access that evaluating `root` performs, those to what is inlined into it too.
+
+        A reduction beside another one reads what that one reads.
+        """
         if root not in self._walks:
-            self._walks[root] = tuple(walk(self.sub, root, self.inlined))
+            self._walks[root] = tuple(walk(self.sub, self.beside.get(root, root), self.inlined))
         return self._walks[root]
 
     def rate(self, op: str) -> float:
@@ -68,7 +74,8 @@ def view(sub: Subgraph, plan: Plan, model: DeviceModel) -> View:
                     for value in stage.values:
                         split = [math.ceil(sub.extents[a] / tiles[a]) for a in sub.values[value].reduce if a in tiles]
                         parts[value] = max(parts.get(value, 1), math.prod(split))
-    return View(sub, plan, model, places, parts, dict(model.throughput), frozenset(kept))
+    beside = {second: first for first, second in pairs(plan).items()}
+    return View(sub, plan, model, places, parts, dict(model.throughput), frozenset(kept), beside)
 
 
 def unit_axis(index: Index) -> int:

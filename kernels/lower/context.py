@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from ...graphs.dtypes import DType
 from ...graphs.subgraph import Subgraph, Value
+from ...search_space.coupling import pairs
 from ...search_space.plan import Group, Place, Plan, Stage
 from ..loops import Argument, Array, Expr, Literal
 from .algebra import Algebra, algebra, computing
+from .coupled import match
 from .errors import LoweringError
 from .integers import add, ceiling, mul, number
 
@@ -41,7 +43,7 @@ def layout(sizes: Sequence[Expr], order: Sequence[int], pad: int = 0) -> Layout:
 
 @dataclass(frozen=True)
 class Split:
-    """Partial results of a reduction whose reduced axes are partly parallel.
+    """Partial results of a reduction whose reduced axes are partly parallel; of both where it is one of a pair.
 
     axes    the reduced parallel axes, in the group's order
     counts  tiles along each
@@ -73,6 +75,8 @@ class Context:
 
     def __post_init__(self) -> None:
         self.places = {(e.value, e.consumer): e.place for e in self.plan.edges}
+        self.pairs = pairs(self.plan)
+        """Reductions that run in one pass with another one: the first to the second."""
         self.consumers = self.sub.consumers()
         self.chain = self._chains()
         """For each value how many operators in a row are inlined into it at most, itself included."""
@@ -187,20 +191,24 @@ def lay_out(ctx: Context) -> None:
             base += 1
     for group, stage in ctx.stages():
         tiles = dict(group.parallel)
-        for v in stage.values:
+        for v in sorted(stage.values):  # the first of a pair before the second
             axes = tuple(a for a, _ in group.parallel if a in sub.values[v].reduce)
             if not axes or v in ctx.splits:
                 continue
+            second = ctx.pairs.get(v, -1)
+            dtypes = (ctx.algebras[v] if second < 0 else match(sub, v, second)).dtypes
             counts = tuple(ceiling(ctx.extent(a), tiles[a]) for a in axes)
             sizes = (*counts, *(ctx.extent(a) for a in sub.values[v].axes))
             shape = layout(sizes, range(len(sizes)))
             names = []
-            for dtype in ctx.algebras[v].dtypes:
+            for dtype in dtypes:
                 name = f"g{base - len(sub.inputs) - len(sub.outputs)}"
                 ctx.add_array(Array(name, dtype, "scratch", shape.elements, base), shape)
                 names.append(name)
                 base += 1
             ctx.splits[v] = Split(axes, counts, tuple(names), shape)
+            if second >= 0:
+                ctx.splits[second] = ctx.splits[v]
 
 
 def _whole(ctx: Context, name: str, value: int, space: str, position: int, order: tuple[tuple[int, ...], int]) -> None:

@@ -55,6 +55,8 @@ MAPPINGS = (
     "padded buffer",
     "softmax in one pass",
     "moments in one pass",
+    "softmax in one pass, split",
+    "moments in one pass, split",
 )
 EVERY_CUDA_MARK: tuple[Mark, ...] = (
     *(("scheme", s) for s in ("independent", "local", "regional", "global")),
@@ -170,7 +172,10 @@ def _mappings(
                 yield "split"
         coupled = listing.plan.reduction(value).coupled
         if coupled >= 0:
-            yield "softmax in one pass" if sub.values[coupled].op == "max" else "moments in one pass"
+            name = "softmax" if sub.values[coupled].op == "max" else "moments"
+            yield f"{name} in one pass"
+            if listing.is_partial(value) and partial_parts(sub, listing, value) > 1:
+                yield f"{name} in one pass, split"
     every = {a for v in stage.values for a in sub.values[v].reduce}
     for axis, tile in group.parallel:
         rows = axis not in every and axis in stage.order

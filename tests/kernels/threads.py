@@ -92,6 +92,25 @@ def resident_softmax(rows: int, columns: int, part: int, threads: int, width: in
     )
 
 
+def split_pair(name: str, sub: Subgraph, part: int, threads: int, width: int, *inputs: NDArray[Any]) -> Pair:
+    """A softmax (maximum, sum) or the statistics of a layer norm in one pass over rows split over blocks, whose common
+    partial results the next phase combines."""
+    first, second, out = (1, 4, 5) if len(sub.values) == 6 else (4, 8, 14)
+    row, column = sub.values[out].axes
+    lanes = ((column, threads),)
+    made, read = (Stage(v, (row, column), vector=column, width=width, lanes=lanes) for v in ((first, second), (out,)))
+    combine = Stage((), (row,), combine=(first, second))
+    tiles = [(row, 1), (column, part)]
+    phases = (group(tiles, made, threads=threads), group(tiles, combine, read, threads=threads))
+    if out == 5:
+        places = edges(v1_2="block", v2_3="inline", v3_5="inline", v4_5="block")
+    else:
+        names = "v5_6 v6_13 v9_10 v10_11 v11_12 v12_13 v13_14".split()
+        places = edges(v4_5="block", v8_9="block", **dict.fromkeys(names, "inline"))
+    kernel = Kernel(tuple(Phase((g,)) for g in phases))
+    return Pair(f"split {name}", sub, Plan((kernel,), places, (Reduction(second, coupled=first),)), tuple(inputs))
+
+
 def column_sums(name: str, rows: int, columns: int, stage: Stage, tile: int, threads: int) -> Pair:
     plan = Plan(one([(3, tile)] if tile else [], stage, threads=threads), edges(v1_3="inline", v1_2="inline"))
     return Pair(f"columns {name}", replace(sums(rows, columns), outputs=(3,)), plan)
@@ -228,6 +247,11 @@ PAIRS = (
     softmax_pair("a warp a row", 4, ((2, 4), (3, 32)), 128, 2, 9, 77),
     softmax_pair("a block a row", 1, ((3, 256),), 256, 4, 3, 1500),
     resident_softmax(3, 100, 32, 32, 4),
+    split_pair("softmax, few parts", softmax(3, 1500), 400, 128, 4),
+    split_pair("softmax, many parts", softmax(2, 1000), 16, 64, 2),
+    split_pair("moments, few parts", layer_norm(3, 1500), 400, 128, 4),
+    split_pair("moments, many parts", layer_norm(2, 1000), 16, 64, 1),
+    split_pair("moments, f64", layer_norm(2, 300, DType.F64), 100, 64, 2),
     column_sums("coalesced", 50, 70, Stage((3,), (3, 2), vector=3, width=1, lanes=((2, 4), (3, 32))), 32, 128),
     column_sums("in strips", 50, 70, Stage((3,), (3, 2), vector=3, width=4, lanes=((2, 8), (3, 8))), 64, 64),
     column_sums("wider than a tile", 50, 70, Stage((3,), (3, 2), vector=3, width=4, lanes=((2, 4), (3, 16))), 64, 64),

@@ -29,6 +29,20 @@ def softmax(rows: int, columns: int) -> Subgraph:
     return Subgraph(values, (5,), (rows, columns, rows, columns))
 
 
+def moments(rows: int, columns: int) -> Subgraph:
+    """Outputs the mean and the sum of squared deviations of each row."""
+    values = (
+        value("input", (2, 3)),
+        value("const", (), value=1 / columns),
+        value("sum", (0,), read(0, 0, 1), reduce=(1,)),
+        value("mul", (0,), read(2, 0), read(1)),
+        value("sub", (0, 1), read(0, 0, 1), read(3, 0)),
+        value("mul", (0, 1), read(4, 0, 1), read(4, 0, 1)),
+        value("sum", (0,), read(5, 0, 1), reduce=(1,)),
+    )
+    return Subgraph(values, (3, 6), (rows, columns, rows, columns))
+
+
 def layer_norm_backward(rows: int, columns: int) -> Subgraph:
     """Outputs dx [rows, columns], dgamma [columns], dbeta [columns]; inputs dy, xhat, gamma, rstd."""
     values = (

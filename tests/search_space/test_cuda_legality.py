@@ -120,15 +120,25 @@ def test_a_listed_input_has_readers_that_agree() -> None:
 def test_resident_blocks_keep_one_task_each() -> None:
     plan = heuristic(SPLIT, H200)
     assert check(SPLIT, plan, H200) == ()
-    assert codes(altered(plan, lambda g: replace(g, tasks_per_block=2), phase=2), SPLIT) >= {"block-stage"}
+    assert codes(altered(plan, lambda g: replace(g, tasks_per_block=2), phase=1), SPLIT) >= {"block-stage"}
     smaller = plan
-    for phase in range(3):
+    for phase in range(2):
         smaller = altered(
             smaller, lambda g: replace(g, parallel=tuple((a, min(t, 4000)) for a, t in g.parallel)), phase
         )
     assert codes(smaller, SPLIT) == {"resident"}
-    other = altered(plan, lambda g: replace(g, parallel=((0, 2), g.parallel[1])), phase=2)
+    other = altered(plan, lambda g: replace(g, parallel=((0, 2), g.parallel[1])), phase=1)
     assert "block-stage" in codes(other, SPLIT)
+
+
+def test_a_split_pair_is_made_and_combined_as_one() -> None:
+    plan = heuristic(SPLIT, H200)
+    assert plan.kernels[0].phases[1].groups[0].stages[0].combine == (1, 4)
+    assert codes(altered(plan, stage(0, combine=(4, 1)), phase=1), SPLIT) == set()
+    apart = altered(plan, lambda g: replace(g, stages=(Stage((), (0,), (1,)), Stage((), (0,), (4,)), g.stages[1])), 1)
+    assert codes(apart, SPLIT) == {"coupled"}
+    chip = replace(plan, edges=tuple(sorted((*plan.edges, Edge(3, 4, "block")), key=lambda e: (e.value, e.consumer))))
+    assert codes(chip, SPLIT) == {"edge"}
 
 
 def test_block_memory_counts_padding_folds_and_parts_that_stay() -> None:

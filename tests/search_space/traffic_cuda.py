@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.search_space.access import Access, walk
 from stitchtune.search_space.chip import loads_itself
+from stitchtune.search_space.coupling import pairs
 from stitchtune.search_space.dominants import is_reduction
 from stitchtune.search_space.listing import Listing, locate, locations, partial_parts
 from stitchtune.search_space.plan import Plan
@@ -45,7 +46,7 @@ def phase_bytes(sub: Subgraph, plan: Plan) -> list[dict[str, int]]:
                 note(key, f"part v{value}", parts)
             elif value in globals_:
                 note(key, f"write v{value}", sub.bytes(value))
-        for value in stage.values:
+        for value in sorted(set(stage.values) - set(pairs(plan).values())):  # the others read what their partners do
             for access in _reads(sub, listing, edges, value):
                 extent = math.prod(sub.extents[a] for a in access.axes)
                 size = sub.values[access.value].dtype.size

@@ -15,6 +15,7 @@ from stitchtune.graphs.subgraph import Subgraph
 from stitchtune.kernels.cuda.built import Report
 from stitchtune.search_space.devices import DEVICES
 from stitchtune.search_space.plan import Plan
+from stitchtune.search_space.space import build
 from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.search_space.target import DeviceModel
 from stitchtune.tuner.cost import FEATURES, Cost, bytes_needed, limit, predict
@@ -104,6 +105,15 @@ def test_few_long_rows_split_beat_unsplit(model: DeviceModel, state: str) -> Non
     )
     for plan in (kept_row(threads=512), kept_row(threads=1024), read_again(threads=512), read_again(threads=1024)):
         assert split < predict(sub, plan, model, state=state).seconds  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", ["hot", "cold"])
+@pytest.mark.parametrize("name", ["t4", "h200", "l4"])
+def test_a_split_pair_in_one_pass_beats_two(name: str, state: str) -> None:
+    sub, model = softmax(2, 1 << 21), MODELS[f"cuda:{name}"]
+    apart = build(sub, {"couple.4": False}, model.target)
+    one, two = (predict(sub, p, model, state=state).seconds for p in (heuristic(sub, model.target), apart))  # type: ignore[arg-type]
+    assert one < two
 
 
 def test_two_long_rows_split_over_the_device_beat_unsplit_by_far() -> None:

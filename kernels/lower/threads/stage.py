@@ -193,14 +193,13 @@ class _StageLowering:
     def run(self) -> tuple[Stmt, ...]:
         pairs = self._pairs()
         for v in sorted({*self.stage.values, *self.stage.combine}):
-            if v in self.stage.combine:
-                self._combine(v)
-            elif v in pairs:
-                self._accumulate(v, match(self.ctx.sub, v, pairs[v]), (v, pairs[v]))
-            elif v in pairs.values():
+            if v in pairs.values():
                 continue  # done beside its partner
-            elif self.ctx.value(v).reduce:
-                self._accumulate(v, self.ctx.algebras[v], (v,))
+            pair = v in pairs
+            alg = match(self.ctx.sub, v, pairs[v]) if pair else self.ctx.algebras.get(v)
+            if alg is not None:
+                bring = self._combine if v in self.stage.combine else self._accumulate
+                bring(v, alg, (v, pairs[v]) if pair else (v,))
             elif self.ctx.value(v).is_input:
                 self._load(v)
             else:
@@ -238,14 +237,15 @@ class _StageLowering:
     # --- reductions
 
     def _pairs(self) -> dict[int, int]:
-        """Reductions of this stage that run in one pass with another one: the first to the second."""
+        """Reductions of this stage that run in one pass with another one, or whose partial results did: the first to
+        the second."""
         pairs: dict[int, int] = {}
-        for v in self.stage.values:
-            first = self.ctx.plan.reduction(v).coupled
-            if first >= 0:
-                if first not in self.stage.values or first in pairs or {v, first} & self.ctx.splits.keys():
-                    raise CouplingError(f"reductions {first} and {v} are not accumulated whole in one stage")
-                pairs[first] = v
+        for listed in (self.stage.values, self.stage.combine):
+            for first, second in self.ctx.pairs.items():
+                if (first in listed) != (second in listed):
+                    raise CouplingError(f"reductions {first} and {second} are not in one stage")
+                if first in listed:
+                    pairs[first] = second
         return pairs
 
     def _accumulate(self, v: int, alg: Algebra, results: tuple[int, ...]) -> None:
@@ -270,13 +270,18 @@ class _StageLowering:
                 self._global(nest, v, where, stores)
                 return
             ev = self.ev if nest is self.nest else ThreadEvaluator(self.state, nest)
-            finished = alg.results(final) if isinstance(alg, Coupled) else (alg.finish(final),)
-            for result, expr in zip(results, finished, strict=True):
-                self._settle(ev, result, expr, where)
+            self._finish(ev, alg, final, results, where)
 
         stored = split is not None or not any(self._in_register(r) for r in results)
         item = Accumulation(v, value.axes, value.reduce, alg, stored)
         accumulate(self.nest, item, element, place, self.state.scratch, sink)
+
+    def _finish(
+        self, ev: ThreadEvaluator, alg: Algebra, final: Components, results: tuple[int, ...], where: Location
+    ) -> None:
+        finished = alg.results(final) if isinstance(alg, Coupled) else (alg.finish(final),)
+        for result, expr in zip(results, finished, strict=True):
+            self._settle(ev, result, expr, where)
 
     def _in_register(self, v: int) -> bool:
         return v in self.kept or self.ctx.has_place(v, "register") or self.ctx.has_place(v, "shuffle")
@@ -290,13 +295,13 @@ class _StageLowering:
         where = nest.join(where, nest.home(value.axes))
         self._keep(ev, v, result, where)
 
-    def _combine(self, v: int) -> None:
+    def _combine(self, v: int, alg: Algebra, results: tuple[int, ...]) -> None:
+        """Merges the partial results of reduction `v`, whose accumulator gives the values `results`."""
         split = self.ctx.splits.get(v)
         if split is None:
             raise LoweringError(f"reduction {v} has no partial results to combine")
-        alg = self.ctx.algebras[v]
         where, final = combine(self.nest, v, self.ctx.value(v).axes, alg, split, self.state.scratch)
-        self._settle(self.ev, v, alg.finish(final), where)
+        self._finish(self.ev, alg, final, results, where)
 
     # --- stores
 
