@@ -31,9 +31,9 @@ def commented(text: str) -> str:
 
 def _cuda(sub: Subgraph, plan: Plan, target: Target, precision: str, cache: Path) -> tuple[str, str]:
     from ..kernels.cuda.built import BuiltCuda
-    from ..kernels.cuda.comment import comment_head
-    from ..kernels.cuda.emit import emit
     from ..kernels.cuda.opening import builder
+    from ..kernels.cuda.text.comment import comment_head
+    from ..kernels.cuda.text.emit import emit
 
     [built] = builder(target)([(sub, plan)], target, precision=precision, cache=cache, jobs=1)
     if isinstance(built, BuiltCuda):

@@ -1,4 +1,4 @@
-"""The analytical cost model: seconds a plan takes on a device, without compiling it. CUDA's is in `cuda_cost.py`.
+"""The analytical cost model: seconds a plan takes on a device, without compiling it. CUDA's is in `cuda_model`.
 
     t = sum over kernels of launch(mode)
       + sum over phases of the slowest processor's run of tasks
@@ -21,7 +21,7 @@ from ..graphs.subgraph import Subgraph, all_reads, axes_of_read
 from ..kernels.cuda.built import Report
 from ..search_space.plan import Kernel, Phase, Plan
 from ..search_space.target import DeviceModel
-from .cuda_cost import Mode, State, least_seconds, predict_cuda
+from .cuda_model.cost import Mode, State, least_seconds, predict_cuda
 from .traffic import Work, group_work, task_count
 from .view import View, view
 

@@ -61,7 +61,7 @@ def measure_device(target: Target, device: Device | CudaDevice, cache: Path, job
     Raises DeviceError when one of the kernels does not build, or a CUDA device cannot be used.
     """
     if isinstance(device, CudaDevice):
-        from .cuda_microbench import measure_cuda
+        from .cuda_measure.microbench import measure_cuda
 
         return measure_cuda(device, cache)
     benches = tuple(benchmarks(target))

@@ -50,7 +50,7 @@ def main(read_fd: int, write_fd: int) -> None:
 
 def serve_cuda(device: CudaDevice, channel: Channel) -> None:
     """Serves jobs for a CUDA device until the other side closes the pipe."""
-    from .cuda_worker import Supervisor
+    from .cuda_measure.worker import Supervisor
 
     supervisor = Supervisor(device)
     try:

@@ -20,10 +20,10 @@ from ..compile import BuildFailure
 from ..loops import Apply, LoopKernel, evaluate, expressions, statements, within
 from ..lower import lower
 from .built import BuiltCuda, Launch, Parameter, Report
-from .emit import Bounds, Unit, emit
 from .nvrtc import Compiled, compile_units
 from .occupancy import resident_blocks
 from .report import parse
+from .text.emit import Bounds, Unit, emit
 
 WANTED_THREADS = 1024
 """Threads that a multiprocessor should hold, where shared memory lets it: 64 registers each. Memory-bound kernels with

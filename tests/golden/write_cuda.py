@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 from stitchtune.kernels.cuda.build import Needs, kernel_needs, launch_bounds
-from stitchtune.kernels.cuda.comment import comment_head
-from stitchtune.kernels.cuda.emit import emit
 from stitchtune.kernels.cuda.nvrtc import Compiled, compile_unit
+from stitchtune.kernels.cuda.text.comment import comment_head
+from stitchtune.kernels.cuda.text.emit import emit
 from stitchtune.kernels.lower import lower
 
 from tests.golden.kernels import SUBGRAPHS, TARGET, golden

@@ -19,8 +19,8 @@ from stitchtune.search_space.space import build
 from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.search_space.target import DeviceModel
 from stitchtune.tuner.cost import FEATURES, Cost, bytes_needed, limit, predict
-from stitchtune.tuner.cuda_cost import paired
-from stitchtune.tuner.cuda_work import kept_in_cache
+from stitchtune.tuner.cuda_model.cost import paired
+from stitchtune.tuner.cuda_model.work import kept_in_cache
 from stitchtune.tuner.profiles import MODELS, profile_model
 
 from .cuda_plans import dot, flat, kept_row, read_again, split_once, split_row, split_sum, stream, strided

@@ -14,9 +14,9 @@ from stitchtune.kernels.cuda.emulator import emulate
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.plan import Plan
 from stitchtune.search_space.stitch import heuristic, unfused
-from stitchtune.tuner.cuda_lanes import SECTOR
-from stitchtune.tuner.cuda_touch import accesses
-from stitchtune.tuner.cuda_work import folds_of, task_count
+from stitchtune.tuner.cuda_model.lanes import SECTOR
+from stitchtune.tuner.cuda_model.touch import accesses
+from stitchtune.tuner.cuda_model.work import folds_of, task_count
 from stitchtune.tuner.profiles import MODELS
 from stitchtune.tuner.view import view
 

@@ -11,8 +11,8 @@ from stitchtune.kernels.cuda.nvrtc import find_nvrtc
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.stitch import heuristic
 from stitchtune.tuner.cost import predict
-from stitchtune.tuner.cuda_fit import fit_kernel, shared_bytes
-from stitchtune.tuner.cuda_touch import accesses
+from stitchtune.tuner.cuda_model.fit import fit_kernel, shared_bytes
+from stitchtune.tuner.cuda_model.touch import accesses
 from stitchtune.tuner.profiles import MODELS
 from stitchtune.tuner.view import view
 

@@ -29,10 +29,10 @@ from stitchtune.kernels.cuda.launch import CudaLauncher
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.stitch import heuristic, unfused
 from stitchtune.tuner import recording
-from stitchtune.tuner.cuda_bench import DeviceBuffer
-from stitchtune.tuner.cuda_microbench import measure_opened, nearest_model
-from stitchtune.tuner.cuda_watch import Log, Sample, facts_of, watch_device
-from stitchtune.tuner.cuda_worker import Supervisor, load, undisturbed
+from stitchtune.tuner.cuda_measure.bench import DeviceBuffer
+from stitchtune.tuner.cuda_measure.microbench import measure_opened, nearest_model
+from stitchtune.tuner.cuda_measure.watch import Log, Sample, facts_of, watch_device
+from stitchtune.tuner.cuda_measure.worker import Supervisor, load, undisturbed
 from stitchtune.tuner.device import CudaDevice, DeviceError, prepare_device
 from stitchtune.tuner.measure import Measurer, write_subject
 from stitchtune.tuner.memory import GUARD
@@ -218,7 +218,7 @@ class Watched:
 
 def test_disturbed_jobs_are_run_again_and_then_flagged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = device_of("emulated")
-    monkeypatch.setattr("stitchtune.tuner.cuda_watch.INTERVAL", 0.0)
+    monkeypatch.setattr("stitchtune.tuner.cuda_measure.watch.INTERVAL", 0.0)
     quiet, busy = Sample(1980, 3201, 0), Sample(1980, 3201, 2)
     for watch, disturbed in (([quiet], ""), ([busy], "2 other processes"), ([busy, quiet], "")):
         log = Log(Watched(watch))

@@ -18,8 +18,8 @@ from ...loops import LoopKernel, evaluate
 from ...lower import lower
 from ..build import PARAMETER_BYTES, virtual_blocks
 from ..built import BuiltCuda, Launch
-from ..emit import Bounds, emit
 from ..occupancy import resident_blocks
+from ..text.emit import Bounds, emit
 from .entries import unit
 from .findings import Counters, Finding
 from .library import kernel_compiler

@@ -13,8 +13,8 @@ from stitchtune.kernels.compile import BuildFailure
 from stitchtune.kernels.cuda import build
 from stitchtune.kernels.cuda.build import Needs, build_cuda, choose_launch, kernel_needs, launch_bounds, library_stack
 from stitchtune.kernels.cuda.built import BuiltCuda, Parameter, Report
-from stitchtune.kernels.cuda.emit import Bounds
 from stitchtune.kernels.cuda.nvrtc import Compiled, find_nvrtc
+from stitchtune.kernels.cuda.text.emit import Bounds
 from stitchtune.kernels.loops import Apply, Load, LoopKernel, Store
 from stitchtune.search_space.devices import device_target
 from stitchtune.search_space.plan import Plan

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from stitchtune.graphs.dtypes import DType
 from stitchtune.kernels.cuda.built import Parameter
-from stitchtune.kernels.cuda.emit import Bounds, emit
 from stitchtune.kernels.cuda.nvrtc import Compiled, compile_unit, find_nvrtc
 from stitchtune.kernels.cuda.report import parse
-from stitchtune.kernels.cuda.tables import Text, literal, spell
+from stitchtune.kernels.cuda.text.emit import Bounds, emit
+from stitchtune.kernels.cuda.text.tables import Text, literal, spell
 from stitchtune.kernels.loops import (
     Apply,
     Argument,

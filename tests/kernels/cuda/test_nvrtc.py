@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from stitchtune.kernels.compile import BuildFailure
 from stitchtune.kernels.cuda import nvrtc
-from stitchtune.kernels.cuda.emit import Bounds, emit
 from stitchtune.kernels.cuda.nvrtc import Compiled, compile_unit, compile_units, find_nvrtc
 from stitchtune.kernels.cuda.report import parse
+from stitchtune.kernels.cuda.text.emit import Bounds, emit
 
 from tests.kernels.cuda.programs import BUFFERS, kernel, row_sums, scale
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stitchtune.graphs.dtypes import DType
-from stitchtune.kernels.cuda.emit import emit
-from stitchtune.kernels.cuda.tidy import simplify, tidy_body
+from stitchtune.kernels.cuda.text.emit import emit
+from stitchtune.kernels.cuda.text.tidy import simplify, tidy_body
 from stitchtune.kernels.loops import Apply, Assign, Declare, Expr, For, If, Let, Literal, Load, Local, Stmt, Store, Sync
 
 from tests.kernels.cuda.programs import BOOL, BUFFERS, F32, I32, TASK, THREAD, apply, group, index, kernel

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ...graphs.dtypes import DType
-from ..loops import (
+from ....graphs.dtypes import DType
+from ...loops import (
     Apply,
     Declare,
     Expr,

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..graphs.dtypes import DType
-from ..graphs.primitives import PRIMITIVES
-from ..graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum, axes_of
-from ..search_space.access import Access
-from ..search_space.loading import loaded_axes
-from ..search_space.plan import Group
-from .cuda_lanes import Shares
-from .view import View
+from ...graphs.dtypes import DType
+from ...graphs.primitives import PRIMITIVES
+from ...graphs.subgraph import FloorDiv, Index, Lookup, Mod, Subgraph, Sum, axes_of
+from ...search_space.access import Access
+from ...search_space.loading import loaded_axes
+from ...search_space.plan import Group
+from ..view import View
+from .lanes import Shares
 
 COUNTS: dict[str, tuple[float, float]] = {
     "exp": (10, 1),

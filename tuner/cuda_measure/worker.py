@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.cuda.device import Device
-from .cuda_bench import CudaBench
-from .cuda_watch import Log, NoWatch, watch_device
-from .device import CudaDevice
-from .examine import Lost, Tell, examine
-from .protocol import Channel, Job, News, Outcome, Reply, Subject
+from ...kernels.cuda.device import Device
+from ..device import CudaDevice
+from ..examine import Lost, Tell, examine
+from ..protocol import Channel, Job, News, Outcome, Reply, Subject
+from .bench import CudaBench
+from .watch import Log, NoWatch, watch_device
 
 LOADING = 60.0
 """Seconds that a child may take to put a subject on the device."""

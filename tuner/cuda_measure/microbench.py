@@ -13,20 +13,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ..graphs.subgraph import Subgraph
-from ..kernels.cuda.built import BuiltCuda
-from ..kernels.cuda.device import Device, DeviceArray, contiguous
-from ..kernels.cuda.launch import Bound, CudaLauncher
-from ..kernels.cuda.opening import EMULATED
-from ..search_space.devices import DEVICES
-from ..search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
-from ..search_space.stitch import heuristic
-from ..search_space.target import DeviceModel, Target
-from .device import CudaDevice, DeviceError
-from .microbench import chain, elementwise
-from .profiles import profile_model
-from .protocol import Channel
-from .spawn import Spawned
+from ...graphs.subgraph import Subgraph
+from ...kernels.cuda.built import BuiltCuda
+from ...kernels.cuda.device import Device, DeviceArray, contiguous
+from ...kernels.cuda.launch import Bound, CudaLauncher
+from ...kernels.cuda.opening import EMULATED
+from ...search_space.devices import DEVICES
+from ...search_space.plan import Edge, Group, Kernel, Phase, Plan, Stage
+from ...search_space.stitch import heuristic
+from ...search_space.target import DeviceModel, Target
+from ..device import CudaDevice, DeviceError
+from ..microbench import chain, elementwise
+from ..profiles import profile_model
+from ..protocol import Channel
+from ..spawn import Spawned
 
 MEASURING = 120.0
 """Seconds that building and running the benchmarks may take."""
@@ -53,7 +53,7 @@ def measure_cuda(device: CudaDevice, cache: Path) -> DeviceModel:
     """The model of a device; that of an emulated one is published. Raises DeviceError when it cannot be used."""
     if device.target.name == EMULATED:
         return nearest_model(device.target)
-    worker = Spawned("cuda_microbench")
+    worker = Spawned("cuda_measure.microbench")
     try:
         worker.channel.send((device, cache))
         found = worker.channel.receive(device.opening + MEASURING)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..kernels.cuda.build import WANTED_THREADS
-from ..kernels.cuda.built import Report
-from ..kernels.cuda.occupancy import MOST_REGISTERS, resident_blocks
-from ..search_space.plan import Group, Kernel
-from .cuda_instructions import own_axes, registers
-from .cuda_lanes import WORD, Shares
-from .cuda_touch import Accesses
-from .view import View
+from ...kernels.cuda.build import WANTED_THREADS
+from ...kernels.cuda.built import Report
+from ...kernels.cuda.occupancy import MOST_REGISTERS, resident_blocks
+from ...search_space.plan import Group, Kernel
+from ..view import View
+from .instructions import own_axes, registers
+from .lanes import WORD, Shares
+from .touch import Accesses
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...graphs.dtypes import DType
-from ..loops import (
+from ....graphs.dtypes import DType
+from ...loops import (
     THREAD,
     Apply,
     Assign,

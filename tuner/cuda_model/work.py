@@ -15,12 +15,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from ..search_space.plan import Group
-from ..search_space.target import DeviceModel
-from .cuda_instructions import ACCESS, instructions
-from .cuda_lanes import WARP, Shares
-from .cuda_touch import Accesses, Touch, part_threads
-from .view import View
+from ...search_space.plan import Group
+from ...search_space.target import DeviceModel
+from ..view import View
+from .instructions import ACCESS, instructions
+from .lanes import WARP, Shares
+from .touch import Accesses, Touch, part_threads
 
 PORT_BYTES = 48.0
 """Bytes per cycle between a multiprocessor and L2: three quarters of the 64 of NVIDIA's A100 white paper, as much as L2

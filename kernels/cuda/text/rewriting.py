@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..loops import Apply, Assign, Declare, Expr, For, If, Let, Load, LoadPack, Local, Stmt, Store, StorePack
+from ...loops import Apply, Assign, Declare, Expr, For, If, Let, Load, LoadPack, Local, Stmt, Store, StorePack
 
 Leaf = Callable[[Local], Expr]
 Renamed = Callable[[str], str]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...graphs.dtypes import DType
-from .. import cpp_tables
-from ..cpp_tables import BEFORE, FUNCTIONS, WRAPPING
-from ..loops import THREAD, Literal
+from ....graphs.dtypes import DType
+from ... import cpp_tables
+from ...cpp_tables import BEFORE, FUNCTIONS, WRAPPING
+from ...loops import THREAD, Literal
 
 SCALAR = {**cpp_tables.SCALAR, DType.I32: "int", DType.U32: "unsigned"}
 """Types of values in registers (f16 and bf16 are float there)."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...graphs.dtypes import DType
-from ..loops import (
+from ....graphs.dtypes import DType
+from ...loops import (
     THREAD,
     Apply,
     Argument,
@@ -35,7 +35,7 @@ from ..loops import (
     statements,
     within,
 )
-from .built import Parameter
+from ..built import Parameter
 from .one_task import one_task
 from .tables import CHOICE, EQUALITY, MEMORY, SCALAR, SUM, Text, literal, spell
 from .tidy import tidy

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..results.records import Fact
+    from ...results.records import Fact
 
 MOVED = 1.04
 """Largest clock over smallest from which times are not to be compared."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..graphs.subgraph import AxisVar, FloorDiv, Index, Int, Lookup, Mod, Slot, Subgraph, Sum
-from ..search_space.plan import Group, Stage
+from ...graphs.subgraph import AxisVar, FloorDiv, Index, Int, Lookup, Mod, Slot, Subgraph, Sum
+from ...search_space.plan import Group, Stage
 
 WARP = 32
 SECTOR = 32

@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..graphs.subgraph import AxisVar, Index, Subgraph, axes_of
-from ..search_space.plan import Group
-from .cuda_instructions import own_axes, shares_of, weighed
-from .cuda_lanes import SECTOR, WARP, Layout, Shares, request, row_major
-from .view import View, unit_axis
+from ...graphs.subgraph import AxisVar, Index, Subgraph, axes_of
+from ...search_space.plan import Group
+from ..view import View, unit_axis
+from .instructions import own_axes, shares_of, weighed
+from .lanes import SECTOR, WARP, Layout, Shares, request, row_major
 
 FEW_PARTS, PARTS_UNROLLED = 8, 8
 """Partial results that one thread combines, beyond which others share them, and how many it loads at a time

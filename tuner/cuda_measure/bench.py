@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..graphs.subgraph import Subgraph
-from ..kernels.cuda.built import BuiltCuda
-from ..kernels.cuda.device import Device, LaunchError, Span, Trouble, align
-from ..kernels.cuda.launch import Launches
-from ..kernels.cuda.timing import Batch, make_flush, time_batch
-from .bench import Check, Misbehaved
-from .cuda_watch import Log
-from .memory import CANARY, GUARD, POISONS, Bytes, damage
-from .protocol import Outcome
+from ...graphs.subgraph import Subgraph
+from ...kernels.cuda.built import BuiltCuda
+from ...kernels.cuda.device import Device, LaunchError, Span, Trouble, align
+from ...kernels.cuda.launch import Launches
+from ...kernels.cuda.timing import Batch, make_flush, time_batch
+from ..bench import Check, Misbehaved
+from ..memory import CANARY, GUARD, POISONS, Bytes, damage
+from ..protocol import Outcome
+from .watch import Log
 
 if TYPE_CHECKING:
-    from ..kernels.cuda.timing import Flush
-    from ..results.records import Status
-    from .protocol import Built
+    from ...kernels.cuda.timing import Flush
+    from ...results.records import Status
+    from ..protocol import Built
 
 SHIFT = 16
 """Bytes that the buffers of the second run start behind those of the first: kernels may take 16-byte alignment as

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..loops import GroupProgram, LoopKernel, Sync
+from ...loops import GroupProgram, LoopKernel, Sync
 
 
 def one_task(kernel: LoopKernel) -> LoopKernel:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...graphs.describe import describe as describe_subgraph
-from ...graphs.subgraph import Subgraph
-from ...search_space.describe import describe as describe_plan
-from ...search_space.plan import Plan
-from .built import Launch
+from ....graphs.describe import describe as describe_subgraph
+from ....graphs.subgraph import Subgraph
+from ....search_space.describe import describe as describe_plan
+from ....search_space.plan import Plan
+from ..built import Launch
 
 
 def comment_head(sub: Subgraph, plan: Plan, launches: Sequence[Launch] = ()) -> str:

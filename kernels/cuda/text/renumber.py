@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..loops import THREAD, Apply, Assign, Declare, Expr, For, If, Let, Literal, Local, Stmt
+from ...loops import THREAD, Apply, Assign, Declare, Expr, For, If, Let, Literal, Local, Stmt
 from .rewriting import rewrite, rewrite_statement
 
 

@@ -20,13 +20,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..kernels.cuda.built import Report
-from ..search_space.target import DeviceModel
-from .cuda_fit import Fit, fit_kernel
-from .cuda_lanes import WARP
-from .cuda_touch import Accesses, accesses
-from .cuda_work import PORT_BYTES, Where, Work, group_work, kept_in_cache, task_count
-from .view import View
+from ...kernels.cuda.built import Report
+from ...search_space.target import DeviceModel
+from ..view import View
+from .fit import Fit, fit_kernel
+from .lanes import WARP
+from .touch import Accesses, accesses
+from .work import PORT_BYTES, Where, Work, group_work, kept_in_cache, task_count
 
 State = Literal["hot", "cold"]
 """Whether L2 holds what the plan touched last time (as far as it fits) or nothing."""
