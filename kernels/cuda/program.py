@@ -17,6 +17,7 @@ from ...graphs.partition import Component, LibraryStep, Partition, ViewStep
 from ...graphs.rounding import Precision
 from ...graphs.subgraph import Subgraph
 from ...search_space.plan import Plan
+from ...search_space.stitch import unfused
 from ..compile import BuildFailure
 from ..library import LibraryError
 from ..program import flat_constants, unknown_outputs
@@ -126,7 +127,8 @@ def make_program(
 ) -> Program:
     """Builds what a run needs. `plans` are those of the components, in order.
 
-    A component that cannot be compiled is interpreted on the host instead, with a warning. A library op that is missing
+    A component whose plan the device cannot take runs unfused, or where not even that compiles is interpreted on the
+    host, with a warning. A library op that is missing
     does not fail here: the program says so. Raises LoweringError for an inconsistent plan.
     """
     graph = flat_constants(partition.graph)
@@ -134,13 +136,11 @@ def make_program(
     components = [step for step in moving if isinstance(step, Component)]
     items = [(c.subgraph, plan) for c, plan in zip(components, plans, strict=True)]
     distinct = list(dict.fromkeys(items))
-    made = device.build(distinct, precision=precision, cache=cache, jobs=jobs)
+    made = _build(distinct, device, precision, cache, jobs)
     variants = {
         item: Variants(one, device, precision, cache) if isinstance(one, BuiltCuda) else one
         for item, one in zip(distinct, made, strict=True)
     }
-    for message in dict.fromkeys(one.message for one in made if isinstance(one, BuildFailure)):
-        warnings.warn(f"a subgraph did not compile ({message}); it is interpreted, slowly", stacklevel=4)
     elsewhere = frozenset(n for step in moving if isinstance(step, LibraryStep) for n in unknown_outputs(step))
     steps: list[Step] = []
     scratch: dict[int, tuple[int, ...]] = {}
@@ -164,6 +164,26 @@ def make_program(
     return Program(
         graph, device, tuple(steps), tuple(_segments(steps)), schedule, constants, memory, elsewhere, missing
     )
+
+
+def _build(
+    items: Sequence[tuple[Subgraph, Plan]], device: Device, precision: Precision, cache: Path, jobs: int
+) -> list[BuiltCuda | BuildFailure]:
+    """Each item built, by its unfused plan where its own is refused. Warns, once for each reason."""
+    made = list(device.build(items, precision=precision, cache=cache, jobs=jobs))
+    refused = [i for i, one in enumerate(made) if isinstance(one, BuildFailure)]
+    if not refused:
+        return made
+    plain = [(items[i][0], unfused(items[i][0], device.target)) for i in refused]
+    told: dict[str, None] = {}
+    for i, second in zip(refused, device.build(plain, precision=precision, cache=cache, jobs=jobs), strict=True):
+        first, made[i] = made[i], second
+        assert isinstance(first, BuildFailure)
+        how = "it runs unfused" if isinstance(second, BuiltCuda) else "it is interpreted, slowly"
+        told[f"a subgraph did not compile ({first.message}); {how}"] = None
+    for message in told:
+        warnings.warn(message, stacklevel=5)
+    return made
 
 
 def _component_step(

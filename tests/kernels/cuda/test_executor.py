@@ -317,6 +317,26 @@ def test_a_component_that_does_not_compile_is_interpreted(tmp_path: Path, cache:
     assert run.stats().launches > 0
 
 
+def test_a_plan_that_the_device_cannot_take_runs_unfused(tmp_path: Path, cache: Path) -> None:
+    class Small(Spy):
+        tried = 0
+
+        def build(self, *args: Any, **options: Any) -> Any:
+            self.tried += 1
+            made = self._device.build(*args, **options)
+            return made if self.tried > 1 else [BuildFailure("parameters", "too many"), *made[1:]]
+
+    device: Any = Small(device_of("emulated"))
+    model, feeds = block()
+    graph = read(model, tmp_path)
+    with pytest.warns(UserWarning, match="too many.*it runs unfused"):
+        run = compiled(graph, device, cache)
+    agree(run(feeds), reference(model, feeds))
+    assert run.stats().interpreted == 0
+    plain = unfused(graph.components[0].subgraph, device.target)
+    assert run.stats().launches >= len(plain.kernels)
+
+
 def test_results_of_unknown_shape_come_from_onnxruntime(tmp_path: Path, device: Device, cache: Path) -> None:
     feeds = {"x": np.maximum(draw(4, 5), 0)}
     nodes = [node("Mul", ["x", "x"], ["y"]), node("NonZero", ["y"], ["where"]), node("Neg", ["y"], ["z"])]
