@@ -63,7 +63,7 @@ def check_edges(sub: Subgraph, plan: Plan, listing: Listing, *, cuda: bool = Fal
             finals[root] = final
     for value, reader in edges.keys() - used:
         yield Refusal("edge", f"v{value} in v{reader}: nothing evaluates this edge")
-    for value, reader in sorted(used - evaluated):
+    for value, reader in sorted(used - evaluated if cuda else ()):
         if edges.get((value, reader), "inline") not in ("inline", "global"):
             yield Refusal("edge", f"v{value} in v{reader}: kept on chip for a reduction that runs beside another one")
     yield from check_aliases(sub, plan, listing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -122,8 +123,7 @@ def dien_attention(query: Array, history: Array, mask: Array) -> list[Array]:
 
 
 def bias_gelu(x: Array, bias: Array) -> list[Array]:
-    from scipy.special import erf
-
+    erf = np.vectorize(math.erf, otypes=[float])
     return [0.5 * (x + bias) * (1 + erf((x + bias) / np.sqrt(2)))]
 
 

@@ -119,7 +119,7 @@ def normalised(seed: int) -> Subgraph:
         power = b.op("exp", axes, b.op("sub", axes, (x, axes), top))
         total = b.op("sum", (row,), power, reduce=(along,))
         return b.subgraph(b.op("div", axes, power, total))
-    share = b.const(float(np.float32(1 / count)))
+    share = b.const(float(np.float32(1 / count)) if b.dtype is DType.F32 else 1 / count)
     total = b.op("sum", (row,), (x, axes), reduce=(along,))
     centred = b.op("sub", axes, (x, axes), b.op("mul", (row,), total, share))
     spread = b.op("sum", (row,), b.op("mul", axes, centred, centred), reduce=(along,))
