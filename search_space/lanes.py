@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ..graphs.subgraph import Subgraph
 from .draft import Context, GroupDraft, StageDraft
 from .staging import moving, storage_order, touched
+from .target import WARP
 
-WARP = 32
 ACCESS_BYTES = 16
 """Widest access of a thread."""
 

@@ -15,13 +15,9 @@ from .refusal import Refusal
 from .registers import MAX_HELD, busy, held
 from .residency import sites
 from .shared_memory import fold_bytes, tile_bytes
-from .target import Target
+from .target import MOST_BLOCKS, MOST_THREADS, WARP, Target
 
-WARP = 32
-MOST_THREADS = 1024
 MOST_WIDTH = 16
-MOST_BLOCKS = 2**31 - 1
-"""Blocks of a grid's first dimension, and virtual blocks of a phase."""
 
 
 def check_form(sub: Subgraph, plan: Plan) -> Iterator[Refusal]:

@@ -11,11 +11,11 @@ from ..graphs.subgraph import Subgraph
 from .draft import GroupDraft
 from .plan import Edge
 from .registers import Sharing, busy
+from .target import WARP
 
 ALIGNMENT = 64
 """Bytes that every array in shared memory starts at a multiple of."""
 
-WARP = 32
 
 FOLD = -1
 """Stands for the scratch of folds across warps, beside value numbers."""

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+WARP = 32
+MOST_THREADS = 1024
+MOST_BLOCKS = 2**31 - 1
+"""Of CUDA, on every architecture: threads of a warp, most threads of a block, most blocks of a grid (CUDA C++
+programming guide, technical specifications per compute capability)."""
+
 
 @dataclass(frozen=True)
 class Target:

@@ -12,10 +12,11 @@ import math
 
 from .draft import Context, GroupDraft
 from .knobs import Ask, Knob, default
-from .lanes import WARP, best_run, ceil_power, folded_axes, sequence, share, widths
+from .lanes import best_run, ceil_power, folded_axes, sequence, share, widths
 from .mapping import largest_domain, split_axes
 from .registers import allowance
 from .shared_memory import fold_bytes
+from .target import WARP
 from .transposing import LEAST, TILE, crossing_axes
 
 WARP_ROW = 1024

@@ -6,6 +6,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,10 +138,9 @@ def _contest(
     failures: dict[str, dict[str, Any]] = {}
     ready: list[Contestant] = []
     makers: list[tuple[str, Callable[[], Contestant]]] = [
-        (name, lambda built=built, name=name: _stitched(session, name, built, subject, arrays))  # type: ignore[misc]
-        for name, built in ours
+        (name, partial(_stitched, session, name, built, subject, arrays)) for name, built in ours
     ]
-    makers += [(n, lambda n=n: peers.make(n, graph, [arrays[i] for i in graph.inputs])) for n in names]  # type: ignore[misc]
+    makers += [(n, partial(peers.make, n, graph, [arrays[i] for i in graph.inputs])) for n in names]
     results: list[list[NDArray[Any]]] = []
     for name, maker in makers:
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...graphs.dtypes import DType
 from ...graphs.subgraph import Subgraph
 from ...search_space.plan import Plan
-from ...search_space.target import Target
+from ...search_space.target import MOST_BLOCKS, Target
 from ..build import symbols
 from ..compile import BuildFailure
 from ..loops import Apply, LoopKernel, evaluate, expressions, statements, within
@@ -31,9 +31,6 @@ WANTED_THREADS = 1024
 
 PARAMETER_BYTES = 4096
 """Most bytes of a kernel's parameters. From CUDA 12.1 on 32764 are allowed, but older drivers refuse them."""
-
-MOST_BLOCKS = 2**31 - 1
-"""Blocks along a grid's first dimension (CUDA C++ programming guide, technical specifications)."""
 
 
 @dataclass(frozen=True)

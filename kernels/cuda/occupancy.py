@@ -7,9 +7,8 @@ registers and shared memory, and no more than a number of blocks that the archit
 
 from __future__ import annotations
 
-from ...search_space.target import Target
+from ...search_space.target import WARP, Target
 
-WARP = 32
 REGISTER_UNIT = 256
 """A warp's registers are allocated in units of so many."""
 WARP_UNIT = 4

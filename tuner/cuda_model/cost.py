@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...kernels.cuda.built import Report
-from ...search_space.target import DeviceModel
+from ...search_space.target import WARP, DeviceModel
 from ..view import View
 from .fit import Fit, fit_kernel
-from .lanes import WARP
 from .touch import Accesses, accesses
 from .work import PORT_BYTES, Where, Work, group_work, kept_in_cache, task_count
 

@@ -14,8 +14,8 @@ from functools import cached_property
 
 from ...graphs.subgraph import AxisVar, FloorDiv, Index, Int, Lookup, Mod, Slot, Subgraph, Sum
 from ...search_space.plan import Group, Stage
+from ...search_space.target import WARP
 
-WARP = 32
 SECTOR = 32
 BANKS = 32
 WORD = 4

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from ...graphs.subgraph import AxisVar, Index, Subgraph, axes_of
 from ...search_space.plan import Group
+from ...search_space.target import WARP
 from ..view import View, unit_axis
 from .instructions import own_axes, shares_of, weighed
-from .lanes import SECTOR, WARP, Layout, Shares, request, row_major
+from .lanes import SECTOR, Layout, Shares, request, row_major
 
 FEW_PARTS, PARTS_UNROLLED = 8, 8
 """Partial results that one thread combines, beyond which others share them, and how many it loads at a time

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from ...search_space.plan import Group
-from ...search_space.target import DeviceModel
+from ...search_space.target import WARP, DeviceModel
 from ..view import View
 from .instructions import ACCESS, instructions
-from .lanes import WARP, Shares
+from .lanes import Shares
 from .touch import Accesses, Touch, part_threads
 
 PORT_BYTES = 48.0

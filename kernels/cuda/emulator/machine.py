@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ....search_space.target import MOST_BLOCKS, MOST_THREADS
 from ..built import Launch
 from .findings import KINDS, BufferCounts, Counters, Finding, PhaseCounts, Traffic
 from .library import Buffer, CountsRecord, FindingRecord, LaunchRecord, TrafficRecord, address, load_kernels, runtime
@@ -19,8 +20,6 @@ from .library import Buffer, CountsRecord, FindingRecord, LaunchRecord, TrafficR
 STEPS = 4_000_000_000
 """Accesses and synchronisations of one launch, at most."""
 
-MOST_THREADS = 1024
-MOST_BLOCKS = 2**31 - 1
 PARAMETER_BYTES = 4096
 MOST_SHARED_BYTES = 232448
 """Limits of CUDA (programming guide, compute capabilities): shared memory is that of sm_90."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .lanes import WARP, Lane
+from ....search_space.target import WARP
+from .lanes import Lane
 
 
 @dataclass(frozen=True)

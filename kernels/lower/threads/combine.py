@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from ....search_space.plan import Stage
+from ....search_space.target import WARP
 from ...loops import Expr, Literal, Load, Local
 from ..algebra import Algebra
 from ..context import Context, Split
@@ -16,7 +17,6 @@ from ..integers import add, mul, number
 from ..nest import Axis
 from .assemble import nested
 from .fold import Components, Scratch
-from .lanes import WARP
 from .nest import Location, ThreadNest
 from .reduce import Accumulation, accumulate
 

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ....graphs.dtypes import DType
+from ....search_space.target import WARP
 from ...loops import THREAD, Apply, Expr, For, If, Load, Stmt, Store, Sync
 from ..algebra import Algebra
 from ..errors import LoweringError
 from ..integers import add, mul, number
 from .assemble import assemble
 from .elements import Elements
-from .lanes import WARP, Lane
+from .lanes import Lane
 from .memory import ThreadMemory
 from .nest import Location, ThreadNest
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from ....search_space.plan import Group
+from ....search_space.target import MOST_THREADS, WARP
 from ...loops import GroupProgram, Stmt
 from ..context import Context
 from ..errors import LoweringError
 from ..group import LoweredGroup, decode
 from .divisors import Divisors
 from .fold import Scratch
-from .lanes import WARP, Coordinates
+from .lanes import Coordinates
 from .memory import ThreadMemory
 from .packs import pack
 from .pinned import Pinned
 from .registers import Resident, kept_here
 from .stage import ThreadState, lower_stage
 from .sync import synchronise
-
-MOST_THREADS = 1024
 
 
 def lower_group(ctx: Context, group: Group, again: bool, aligned: bool, pinned: Pinned) -> LoweredGroup:

@@ -14,9 +14,6 @@ from ..errors import LoweringError
 from ..integers import Range, divide, modulo, number
 from ..names import Names
 
-WARP = 32
-"""Threads that exchange values by shuffles."""
-
 
 @dataclass(frozen=True)
 class Lane:

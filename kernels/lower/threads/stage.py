@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ....graphs.dtypes import DType
 from ....search_space.plan import Group, Stage
+from ....search_space.target import WARP
 from ...loops import THREAD, Apply, Expr, If, Literal, Stmt, Store
 from ..algebra import Algebra
 from ..alias import alias_stores, aliased_reads, invert
@@ -23,7 +24,7 @@ from .combine import PART, combine, part_lanes
 from .crossing import cross
 from .divisors import Divisors
 from .fold import Components, Scratch
-from .lanes import WARP, Coordinates, Lane, busy
+from .lanes import Coordinates, Lane, busy
 from .memory import ThreadMemory
 from .nest import Location, ThreadNest
 from .reduce import REGISTERS, Accumulation, accumulate, inside
